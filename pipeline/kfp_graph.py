@@ -51,7 +51,7 @@ def _pipeline(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
     """Return the pipeline, each stage in its image, given by name, with the profile's settings."""
 
     def wgan_gp(*placeholders: Any) -> None:
-        """Everything is kept under `root`; `{key}` becomes a digest of what decides the content of the folder."""
+        """Everything is kept under `root`."""
         # On Vertex a job's name is its id, by which `wgan` finds the run's notes; its UUID is a number of its own.
         run = _RUN_FACTS | ({"id": dsl.PIPELINE_JOB_NAME_PLACEHOLDER} if profile.origin.target == VERTEX else {})
         values = step_table.values_of(dict(zip(parameters, placeholders, strict=True)), run)

@@ -101,8 +101,7 @@ _DATASET = {"dataset": "{preprocess.dataset_uri}", "dataset_digest": "{preproces
 _CHECKPOINT = {"checkpoint": "{train.checkpoint_uri}", "checkpoint_digest": "{train.checkpoint_digest}"}
 _REGISTRY = "{root}/registry"
 _INDEX = "{root}/fingerprints"
-# In an order that respects dependencies; conditions only become more. `{{key}}` becomes a digest of what decides the
-# content of a folder.
+# In an order that respects dependencies; conditions only become more.
 STEPS = (
     Step(
         stage="decide",
@@ -112,7 +111,7 @@ STEPS = (
     Step(
         stage="preprocess",
         wires={
-            "dataset": "{root}/datasets/{{key}}",
+            "dataset": "{root}/datasets",
             "source_fingerprint": "{decide.source_fingerprint}",
             "source_index": _INDEX,
             "results": "{root}",
@@ -125,7 +124,7 @@ STEPS = (
         stage="embed",
         wires={
             **_DATASET,
-            "embedding": "{root}/embeddings/{{key}}",
+            "embedding": "{root}/embeddings",
             "custom_embedding_digest": "{decide.custom_embedding_digest}",
         },
         conditions=(_ANYTHING_NEW,),
@@ -134,7 +133,7 @@ STEPS = (
         stage="train",
         wires={
             **_DATASET,
-            "checkpoints": "{root}/checkpoints/{{key}}",
+            "checkpoints": "{root}/checkpoints",
             "initial_checkpoint": "{decide.initial_checkpoint}",
             "initial_checkpoint_digest": "{decide.initial_checkpoint_digest}",
         },
@@ -147,13 +146,13 @@ STEPS = (
             **_CHECKPOINT,
             "embedding": "{embed.embedding_uri}",
             "embedding_digest": "{embed.embedding_digest}",
-            "evaluation": "{root}/evaluations/{{key}}",
+            "evaluation": "{root}/evaluations",
             "registry": _REGISTRY,
         },
         conditions=(_ANYTHING_NEW,),
         cached=False,
     ),
-    Step(stage="export", wires={**_CHECKPOINT, "model": "{root}/models/{{key}}"}, conditions=(_ANYTHING_NEW,)),
+    Step(stage="export", wires={**_CHECKPOINT, "model": "{root}/models"}, conditions=(_ANYTHING_NEW,)),
     Step(
         stage="publish",
         wires={

@@ -11,9 +11,9 @@ split overlap those of the training split, so copies mean nothing there.
 - center: uniform where the disc fits in.
 
     python -m benchmarks.judging.color --output pictures
-    python -m components preprocess --source pictures/shapes --height 64 --width 64 --dataset shapes
-    python -m components embed --dataset shapes --embedding shapes-embedding
-    python -m benchmarks.judging.quality --dataset shapes --embedding shapes-embedding --shapes ...
+    python -m components preprocess --source pictures/shapes --height 64 --width 64 --dataset datasets
+    python -m components embed --dataset datasets/KEY --embedding embeddings
+    python -m benchmarks.judging.quality --dataset datasets/KEY --embedding embeddings/KEY --shapes ...
 """
 
 import argparse

@@ -12,7 +12,7 @@ import shutil
 from benchmarks.lib import fashion_mnist, tables
 from benchmarks.lib.processes import measured
 from tests.inputs.limits import NO_LIMITS
-from tests.proofs.stages import command, stage
+from tests.proofs.stages import command, make_embedding, stage
 
 _FOLDER = fashion_mnist.BUILD / "evaluation"
 _STEPS = 500
@@ -21,22 +21,21 @@ _STEPS = 500
 def main() -> None:
     """Make missing inputs, evaluate twice, and print a table."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    fashion_mnist.prepare()
-    dataset, embedding, registry = fashion_mnist.DATASET, _FOLDER / "embedding", _FOLDER / "registry"
-    for earlier in ("registry", "model", "evaluation-0", "evaluation-1"):
-        shutil.rmtree(_FOLDER / earlier, ignore_errors=True)
-    stage("embed", dataset=dataset, embedding=embedding)
+    dataset, registry, evaluations = fashion_mnist.prepare(), _FOLDER / "registry", _FOLDER / "evaluations"
+    for earlier in (registry, evaluations):
+        shutil.rmtree(earlier, ignore_errors=True)
+    embedding = make_embedding(_FOLDER, dataset)
     # So short a training is not good; what is measured does not depend on that.
     common = {**NO_LIMITS, "dataset": dataset, "embedding": embedding, "registry": registry}
     turns = {}
     for seed, case in enumerate(("without a champion", "with a champion beside it")):
-        stage("train", dataset=dataset, checkpoints=_FOLDER / f"training-{seed}", steps=_STEPS, seed=seed)
-        checkpoint = _FOLDER / f"training-{seed}" / f"step-{_STEPS:010d}"
-        location = _FOLDER / f"evaluation-{seed}"
-        turns[case] = measured(command("evaluate", checkpoint=checkpoint, evaluation=location, **common))
+        trained = stage("train", dataset=dataset, checkpoints=_FOLDER / "checkpoints", steps=_STEPS, seed=seed)
+        checkpoint = trained["checkpoint_uri"]
+        turns[case] = measured(command("evaluate", checkpoint=checkpoint, evaluation=evaluations, **common))
         if not seed:
-            stage("export", checkpoint=checkpoint, model=_FOLDER / "model")
-            stage("publish", model=_FOLDER / "model", evaluation=location, registry=registry)
+            (evaluation,) = evaluations.iterdir()
+            model = stage("export", checkpoint=checkpoint, model=_FOLDER / "models")["model_uri"]
+            stage("publish", model=model, evaluation=evaluation, registry=registry)
     rows = [[case, f"{turn.seconds:.0f}", f"{turn.mebibytes:,.0f}"] for case, turn in turns.items()]
     tables.show("Evaluation", ["10,000 samples against 10,000 test images", "seconds", "MiB at most"], rows)
 

@@ -193,7 +193,7 @@ def train_and_score(
     """Train a candidate to its last step, continuing an earlier run, and score it at each mark."""
     config, identity = candidate.config, candidate.identity
     images, classes = (array[: candidate.train_images] for array in data.train)  # in random order
-    resolved = ResolvedConfig(config, data.manifest, Location.of("-"), conditioning_of(config, data.manifest), {})
+    resolved = ResolvedConfig(config, data.manifest, Location.of("-"), conditioning_of(config, data.manifest))
     labels = choose(resolved, [(images, classes)])
     network, wgan = candidate.make_step(data.manifest.image, labels)
     kept = work / f"{candidate.file_stem}.npz"

@@ -1,9 +1,10 @@
 """The real Fashion-MNIST that every benchmark trains on, made by the project's own preprocess stage.
 
-Run as a program: writes `build/bench/dataset`, and its training images as one array for the contenders.
+Run as a program: writes it in `build/bench/datasets`, and its training images as one array for the contenders.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,16 +12,17 @@ from pathlib import Path
 import numpy as np
 
 BUILD = Path("build") / "bench"
-DATASET = BUILD / "dataset"
+_DATASETS = BUILD / "datasets"
 _IMAGES = BUILD / "train-images.npy"
 
 
-def prepare() -> None:
-    """Make the dataset and the array, unless they exist."""
-    if _IMAGES.exists():
-        return
-    BUILD.mkdir(parents=True, exist_ok=True)
-    subprocess.run([sys.executable, "-m", "benchmarks.lib.fashion_mnist"], check=True)
+def prepare() -> Path:
+    """Make the dataset and the array, unless they exist, and return the dataset's folder."""
+    if not (_DATASETS.exists() and _IMAGES.exists()):
+        shutil.rmtree(_DATASETS, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "benchmarks.lib.fashion_mnist"], check=True)
+    (dataset,) = _DATASETS.iterdir()
+    return dataset
 
 
 def load_images() -> np.ndarray:
@@ -30,14 +32,11 @@ def load_images() -> np.ndarray:
 
 
 def _make() -> None:
-    from components.core.artifacts import datasets
-    from components.core.data import dataset_reader
+    from tests.proofs import stages
 
     source = os.environ.get("FASHION_MNIST_DIR", "fashion-mnist")
-    command = [sys.executable, "-m", "components", "preprocess", "--source", source, "--dataset", str(DATASET)]
-    subprocess.run(command, check=True)
-    images, _ = dataset_reader.load_split(str(DATASET), datasets.Manifest.of(str(DATASET), ""), "train")
-    np.save(_IMAGES, images)
+    dataset = stages.stage("preprocess", source=source, dataset=_DATASETS)["dataset_uri"]
+    np.save(_IMAGES, stages.load_split(Path(dataset), "train")[0])
 
 
 if __name__ == "__main__":

@@ -138,8 +138,8 @@ def _require_success(stage: subprocess.Popen[bytes]) -> None:
 
 def _start_stage(folder: Path, flags: list[str], waits: Path | None = None) -> subprocess.Popen[bytes]:
     program = ["components", "train"] if waits is None else ["benchmarks.training.observed_train", str(waits)]
-    command = [sys.executable, "-m", *program, "--dataset", str(fashion_mnist.DATASET), "--checkpoints", str(folder)]
-    command += ["--accelerator", "cpu", *flags]
+    command = [sys.executable, "-m", *program, "--dataset", str(fashion_mnist.prepare())]
+    command += ["--checkpoints", str(folder), "--accelerator", "cpu", *flags]
     with open(_LOG, "a", encoding="utf-8") as log:
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
 
@@ -153,8 +153,8 @@ def _run_until(stage: subprocess.Popen[bytes], folder: Path, step: int, at_most:
 
 
 def _reached(folder: Path) -> int:
-    """Return the last step in the stage's log; 0 if there is none yet."""
-    rows = training_log.read(folder / training_log.METRICS)
+    """Return the last step in the log of the one training in a folder; 0 if there is none yet."""
+    rows = [row for log in folder.glob(f"*/{training_log.METRICS}") for row in training_log.read(log)]
     return int(rows[-1]["step"]) if rows else 0
 
 

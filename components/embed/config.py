@@ -23,7 +23,7 @@ class EmbedConfig(Config):
 
     dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
     embedding: Annotated[
-        str, Setting("Output folder; `{key}` becomes a digest of settings, inputs and code.", in_key=False)
+        str, Setting("Folder for embeddings; a digest of settings, inputs and code names this one's.", in_key=False)
     ]
     dataset_digest: Annotated[str, Setting("Expected digest of the dataset; any when empty.", digest=True)] = ""
     classifier_epochs: Annotated[int, Setting("Epochs of the classifier's training.", at_least=1, at_most=1000)] = 5

@@ -20,7 +20,9 @@ class EvaluateConfig(Config):
     checkpoint: Annotated[str, _folder("Folder of the checkpoint to judge.")]
     dataset: Annotated[str, _folder("Folder of the dataset.")]
     embedding: Annotated[str, _folder("Folder of the embedding.")]
-    evaluation: Annotated[str, _folder("Output folder; `{key}` becomes a digest of settings, inputs and code.")]
+    evaluation: Annotated[
+        str, _folder("Folder for evaluations; a digest of settings, inputs and code names this one's.")
+    ]
     registry: Annotated[str, _folder("Folder of the registry with the champion to compare with; none when empty.")] = ""
     checkpoint_digest: Annotated[str, _digest("Expected digest of the checkpoint; any when empty.")] = ""
     dataset_digest: Annotated[str, _digest("Expected digest of the dataset; any when empty.")] = ""

@@ -12,6 +12,6 @@ class ExportConfig(Config):
 
     checkpoint: Annotated[str, Setting("Folder of the checkpoint.", in_key=False)]
     model: Annotated[
-        str, Setting("Output folder; `{key}` becomes a digest of settings, inputs and code.", in_key=False)
+        str, Setting("Folder for models; a digest of settings, inputs and code names this one's.", in_key=False)
     ]
     checkpoint_digest: Annotated[str, Setting("Expected digest of the checkpoint; any when empty.", digest=True)] = ""

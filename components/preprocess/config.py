@@ -14,7 +14,7 @@ class PreprocessConfig(Config):
 
     source: Source
     dataset: Annotated[
-        str, Setting("Output folder; `{key}` becomes a digest of source, settings and code.", in_key=False)
+        str, Setting("Folder for datasets; a digest of source, settings and code names this one's.", in_key=False)
     ]
     source_fingerprint: Annotated[
         str, Setting("Fingerprint of the source from the decide stage; computed when empty.", digest=True)

@@ -25,7 +25,7 @@ class TrainConfig(Config):
     checkpoints: Annotated[
         str,
         Setting(
-            "Folder of checkpoints, samples and logs; `{key}` becomes a digest of settings, inputs and code.",
+            "Folder for trainings; a digest of settings, inputs and code names this one's, with its samples and logs.",
             in_key=False,
         ),
     ]
@@ -64,8 +64,7 @@ class TrainConfig(Config):
     learning_rate_decay: Annotated[
         str,
         Setting(
-            "`linear`: both learning rates fall to 0 at the last step. `none`: they stay constant, and the training "
-            "can be lengthened.",
+            "`linear`: both learning rates fall to 0 at the last step. `none`: they stay constant.",
             choices=("none", "linear"),
         ),
     ] = "linear"
@@ -174,9 +173,8 @@ class ResolvedConfig:
 
     config: TrainConfig  # with the digest of the initial checkpoint, and the augmentation that `auto` chooses
     manifest: datasets.Manifest
-    location: Location  # of checkpoints, samples and logs; `{key}` is replaced
+    location: Location  # of checkpoints, samples and logs
     conditioning: Conditioning
-    identity: dict[str, Any]  # settings and dataset that all checkpoints of this training share
 
     def steps(self, checkpoint: Checkpoint) -> int:
         """Return the last step; with a time budget, that of a checkpoint if there is one, else it is not known yet."""

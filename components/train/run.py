@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import logging
 
-from components.core.artifacts import checkpoints, datasets, training_log
+from components.core.artifacts import checkpoints, datasets
 from components.core.data import dataset_reader
 from components.core.distributed.cluster import Cluster, cluster_for
 from components.core.errors import ConfigError, DataError
@@ -13,13 +13,10 @@ from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.train import tf_job, uploads
-from components.train.config import Checkpoint, ResolvedConfig, TrainConfig, deciding_settings, with_augmentation
+from components.train.config import Checkpoint, ResolvedConfig, TrainConfig, with_augmentation
 from components.train.labels import conditioning_of, label_features
 
 log = logging.getLogger(__name__)
-
-# What a training that has no checkpoint yet leaves in its folder.
-_BEGUN = {training_log.METRICS, training_log.HEALTH, "samples", "tensorboard"}
 
 
 def run(config: TrainConfig) -> StageResult:
@@ -29,8 +26,8 @@ def run(config: TrainConfig) -> StageResult:
     their own, this process starts them and waits.
 
     Raises:
-        ConfigError: The folder is another training's, labels are missing, the initial checkpoint is of other networks,
-            the hardware is missing, or `TF_CONFIG` is malformed.
+        ConfigError: Labels are missing, the initial checkpoint is of other networks, the hardware is missing, or
+            `TF_CONFIG` is malformed.
         DataError: The dataset, or the initial checkpoint where it is needed, is missing or damaged.
         TrainingDiverged: A loss or gradient is no longer finite.
         TransientError: Another worker did not come, or is gone; or the bucket or the cluster cannot be reached.
@@ -44,21 +41,11 @@ def run(config: TrainConfig) -> StageResult:
     uploads.fetch(location)
     if config.initial_checkpoint and not checkpoints.steps(location):
         require_fitting(resolved)
-    is_keyed = cache_key.is_keyed(config.checkpoints)
-    # In this order, as another process may save its first checkpoint meanwhile.
-    if writes and not is_keyed and atomic_files.is_used(location, _BEGUN) and not checkpoints.steps(location):
-        atomic_files.require_own_folder(location, "training", None, resolved.identity)
     with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
         checkpoint = checkpoints.newest(location)
-        _require_own(resolved, checkpoint)
         step, steps = -1 if checkpoint is None else checkpoint[1].step, resolved.steps(checkpoint)
         if writes:
             checkpoints.remove_after(location, step)  # they are damaged
-        if step > steps:
-            raise ConfigError(
-                f"steps must be at least {step}, those already trained in {location}, got {steps}; "
-                "give another folder for a shorter training"
-            )
         if step == steps:
             log.info("train: already complete at %s", location)
             if writes:  # what an interrupted process left on this machine
@@ -95,15 +82,12 @@ def resolve(config: TrainConfig) -> ResolvedConfig:
         remedy = "; if it is gone, a training that it started resumes with initial_checkpoint_digest"
         config = dataclasses.replace(config, initial_checkpoint_digest=_describe_initial(config, remedy).digest)
     parts = cache_key.key_parts("train", config, dataset_digest=manifest.digest)
-    location = Location.of(cache_key.fill_key(config.checkpoints, parts))
+    location = Location.of(config.checkpoints) / cache_key.key_of(parts)
     why = f", as there are {images:,}" if config.augmentation == "auto" else ""
     config = with_augmentation(config, images)
     if config.augmentation != "none":
         log.info("train: the critic sees shifted and cut images (augmentation geometric)%s", why)
-    identity = {**deciding_settings(config), "dataset_digest": manifest.digest, "minutes": config.minutes}
-    if config.learning_rate_decay == "none" or config.minutes:
-        del identity["steps"]  # a constant rate allows lengthening; a time budget finds the steps itself
-    return ResolvedConfig(config, manifest, location, (kind, names), identity)
+    return ResolvedConfig(config, manifest, location, (kind, names))
 
 
 def require_fitting(resolved: ResolvedConfig) -> None:
@@ -131,26 +115,6 @@ def _describe_initial(config: TrainConfig, remedy: str = "") -> checkpoints.Mani
         return checkpoints.Manifest.fetch(config.initial_checkpoint, config.initial_checkpoint_digest)
     except DataError as error:
         raise DataError(f"initial_checkpoint must be a whole step-NNNNNNNNNN folder: {error}{remedy}") from None
-
-
-def _require_own(resolved: ResolvedConfig, checkpoint: Checkpoint) -> None:
-    """Refuse another training's folder, unless it is named by the key, and a checkpoint of another step than its name.
-
-    In a folder that a user chose, nothing is trained beside damaged checkpoints alone: they do not tell whose it is.
-    """
-    location, identity, trained = resolved.location, resolved.identity, None
-    if checkpoint is not None:
-        folder, manifest = checkpoint
-        named = checkpoints.step_folder(location, manifest.step)
-        if folder != named:
-            remedy = f"rename it to {named.name}, or remove it"
-            raise ConfigError(f"{folder} holds the checkpoint of step {manifest.step}; {remedy}")
-        trained = {**manifest.settings, "dataset_digest": manifest.dataset_digest}
-        trained["minutes"] = manifest.made_with.get("minutes", identity["minutes"])  # older checkpoints lack them
-        if "steps" not in identity:
-            trained.pop("steps", None)
-    if not cache_key.is_keyed(resolved.config.checkpoints) and (trained or checkpoints.steps(location)):
-        atomic_files.require_own_folder(location, "training", trained, identity)
 
 
 def _train_here(resolved: ResolvedConfig, checkpoint: Checkpoint, cluster: Cluster | None) -> int:

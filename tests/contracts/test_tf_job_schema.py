@@ -58,7 +58,7 @@ def schema() -> dict[str, Any]:
 def completed(**stage: Any) -> dict[str, Any]:
     container = dsl.ContainerSpec(image="host/train@sha256:0", command=["python", "-m", "components", "train"])
     job = KubernetesStage(**stage).job(container)
-    config = TrainConfig(dataset="/d", checkpoints="/c/{key}", accelerator="multi-worker")
+    config = TrainConfig(dataset="/d", checkpoints="/c", accelerator="multi-worker")
     return tf_job.completed(job, Location.of("/c/k"), OWN_POD, config)
 
 

@@ -79,15 +79,15 @@ def export_model(checkpoint: Path, folder: Path) -> Path:
     from components.export.config import ExportConfig
 
     with mock.patch.object(make, "_check"):
-        run.run(ExportConfig(checkpoint=str(checkpoint), model=str(folder / "model")))
-    return folder / "model"
+        exported = run.run(ExportConfig(checkpoint=str(checkpoint), model=str(folder / "model")))
+    return Path(str(exported.parameters["model_uri"]))
 
 
 def make_evaluation(
     folder: Path, model: Path, verdict: str = "PROMOTE", champion: tuple[str, int] = ("none", 0)
 ) -> Path:
     """Write an evaluation of a model of `make_model` with the given verdict."""
-    (checkpoint,) = (model.parent / "checkpoints").iterdir()
+    (checkpoint,) = (model.parents[1] / "checkpoints").iterdir()
     trained = checkpoints.Manifest.of(checkpoint).to_json()
     origin = artifacts.origin(artifacts.dataset(classes=CLASSES), trained)
     artifacts.write_evaluation(folder, origin, champion, verdict=verdict)

@@ -13,9 +13,11 @@ from typing import Any
 
 from benchmarks.lib import tables
 from components.core import errors
-from components.core.artifacts import training_log
+from components.core.artifacts import checkpoints, training_log
+from components.core.stage import cli
 from components.train.config import TrainConfig
 from components.train.monitoring import limits
+from components.train.run import resolve
 from tests.proofs.stages import command, make_dataset, make_embedding, stage
 
 STEPS, SABOTAGED_STEPS = 8000, 2500
@@ -30,15 +32,16 @@ SCORES += ["recall", "coverage", "class_distance", "class_ratio", "class_coverag
 SCORES += ["distinct_share", "copy_share", "copy_nearness"]
 
 
-def train(dataset: Path, location: Path, **settings: Any) -> int:
-    """Train as a user does and return the exit code."""
-    flags = {"dataset": dataset, "checkpoints": location, "steps": STEPS, "keep_checkpoints": 0, **settings}
-    return subprocess.run(command("train", **flags), check=False, stdout=sys.stderr).returncode
+def train(root: Path, dataset: Path, **settings: Any) -> tuple[Path, int]:
+    """Train as a user does; return the training's folder, also of a failed one, and the exit code."""
+    flags = {"dataset": str(dataset), "checkpoints": str(root / "checkpoints"), "steps": STEPS, **settings}
+    code = subprocess.run(command("train", keep_checkpoints=0, **flags), check=False, stdout=sys.stderr).returncode
+    return resolve(cli.build(TrainConfig, flags)).location.path, code
 
 
-def judged(dataset: Path, embedding: Path, training: Path, steps: int, location: Path) -> tuple[str, dict[str, Any]]:
-    checkpoint = training / f"step-{steps:010d}"
-    stage("evaluate", dataset=dataset, embedding=embedding, checkpoint=checkpoint, evaluation=location)
+def judged(root: Path, dataset: Path, embedding: Path, checkpoint: Path) -> tuple[str, dict[str, Any]]:
+    inputs = {"dataset": dataset, "embedding": embedding, "checkpoint": checkpoint}
+    location = Path(stage("evaluate", evaluation=root / "evaluations", **inputs)["evaluation_uri"])
     verdict = json.loads((location / "verdict.json").read_text())["verdict"]
     return verdict, json.loads((location / "metrics.json").read_text())
 
@@ -67,21 +70,22 @@ def show_scores(results: dict[str, tuple[str, dict[str, Any]]]) -> None:
 
 def prove(options: argparse.Namespace) -> list[str]:
     root = options.root
-    dataset, embedding = make_dataset(options, root), make_embedding(root)
-    wrong, results = [], {}
+    dataset = make_dataset(options, root)
+    embedding = make_embedding(root, dataset)
+    wrong, trainings, results = [], {}, {}
     for name, settings in {**HEALTHY, **SABOTAGED}.items():
         healthy = name in HEALTHY
-        code = train(dataset, root / name, **settings)
+        trainings[name], code = train(root, dataset, **settings)
         if code != (errors.OK if healthy else errors.DEFECT):
             wrong.append(f"{name} ended with {code}")
-        judged_training, steps = root / name, STEPS
+        training, steps = trainings[name], STEPS
         if not healthy:  # the monitor ends it before there is much to judge
-            judged_training, steps = root / f"{name}-unwatched", SABOTAGED_STEPS
+            steps = SABOTAGED_STEPS
             unwatched = {"steps": steps, "learning_rate_decay": "none", "when_unhealthy": "warn"}
-            train(dataset, judged_training, **settings, **unwatched)
-        results[name] = judged(dataset, embedding, judged_training, steps, root / f"{name}-evaluation")
+            training, _ = train(root, dataset, **settings, **unwatched)
+        results[name] = judged(root, dataset, embedding, checkpoints.step_folder(training, steps))
         if results[name][0] != ("PROMOTE" if healthy else "REJECT"):
             wrong.append(f"{name} was judged {results[name][0]}")
-    show_signals({name: root / name for name in results})
+    show_signals(trainings)
     show_scores(results)
     return wrong

@@ -23,9 +23,9 @@ STEPS = 2000
 
 def prove(options: argparse.Namespace) -> list[str]:
     dataset = make_dataset(options, options.root)
-    stage("train", dataset=dataset, checkpoints=options.root / "checkpoints", steps=STEPS)
-    spaces, random = feature_spaces.load(make_embedding(options.root)), np.random.default_rng(0)
-    drawn, _ = spaces.embed(draw(options.root / "checkpoints", STEPS, POOL))
+    trained = stage("train", dataset=dataset, checkpoints=options.root / "checkpoints", steps=STEPS)
+    spaces, random = feature_spaces.load(make_embedding(options.root, dataset)), np.random.default_rng(0)
+    drawn, _ = spaces.embed(draw(trained["checkpoint_uri"], POOL))
     splits = (load_split(dataset, split)[0] for split in ("test", "train"))
     real, train = (spaces.embed(images[random.permutation(len(images))[:DRAWN]])[0] for images in splits)
     floor_errors = {

@@ -159,10 +159,13 @@ def prove(options: argparse.Namespace) -> list[str]:
 
 
 def _stages(source: str, files: Path, inputs: Path, location: Path) -> dict[str, list[str]]:
-    """Return the command line of each stage, which reads `inputs` and writes to `location`."""
-    dataset, embedding, checkpoints = inputs / "dataset", inputs / "embedding", inputs / "checkpoints"
+    """Return the command line of each stage, which reads `inputs`, as far as they exist, and writes to `location`."""
+    dataset, embedding, checkpoint = (  # an earlier commit's folder may have no key
+        next((path.parent for path in inputs.rglob(manifest)), inputs)
+        for manifest in ("dataset.json", "embedding.json", "step-0000000300/checkpoint.json")
+    )
     small = {"steps": 300, "checkpoint_every": 100, "sample_every": 100}
-    judged = {"checkpoint": checkpoints / "step-0000000300", "registry": inputs / "registry"}
+    judged = {"checkpoint": checkpoint, "registry": inputs / "registry"}
     return {
         "preprocess, IDX files": command("preprocess", source=source, dataset=location / "dataset"),
         f"preprocess, {_FILES:,} PNG and JPEG files": command("preprocess", source=files, dataset=location / "files"),
@@ -171,7 +174,7 @@ def _stages(source: str, files: Path, inputs: Path, location: Path) -> dict[str,
         "evaluate": command(
             "evaluate", dataset=dataset, embedding=embedding, evaluation=location / "evaluation", **judged
         ),
-        "export": command("export", checkpoint=judged["checkpoint"], model=location / "model"),
+        "export": command("export", checkpoint=checkpoint, model=location / "model"),
     }
 
 
@@ -179,9 +182,8 @@ def _compare_speed(options: argparse.Namespace, sides: dict[str, Path], source: 
     files, location, rows = folder / "files", folder / "made", []
     write_files(files, _FILES)
     for side, code in sides.items():
-        commands = _stages(source, files, folder / side, folder / side)
         for name in ("preprocess, IDX files", "embed", "train"):
-            measured(commands[name], code)
+            measured(_stages(source, files, folder / side, folder / side)[name], code)
     for name in _stages(source, files, location, location):
         turns: dict[str, list[Turn]] = {side: [] for side in sides}
         for number in range(options.turns):

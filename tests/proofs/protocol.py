@@ -13,11 +13,10 @@ from components.core.artifacts import checkpoints, embeddings
 from components.core.metrics import feature_spaces, neighbors, set_distances
 from components.embed.disturbances import disturbances
 from tests.proofs import calibration
-from tests.proofs.stages import draw, load_split, stage
+from tests.proofs.stages import draw, load_split, make_dataset, make_embedding
 
 COUNT = 5000
 AGREEMENT = {"two classifiers": 0.95, "classifier and untrained": 0.85}
-TRAINING = "seed0"
 
 
 def fcd(features: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> dict[str, float]:
@@ -60,7 +59,7 @@ def ranked(embedding: feature_spaces.FeatureSpaces, dataset: Path, training: Pat
     sets = {"training images": train[random.permutation(len(train))[: len(test)]]}
     first, *_, last = checkpoints.steps(training)
     for step in (last, first):
-        sets[f"step {step}"] = draw(training, step, len(test))
+        sets[f"step {step}"] = draw(checkpoints.step_folder(training, step), len(test))
     sets["noise"] = random.integers(0, 256, test.shape, np.uint8)
     reference = embedding.embed(test)[0]
     return {name: fcd(embedding.embed(images)[0], reference) for name, images in sets.items()}
@@ -68,9 +67,8 @@ def ranked(embedding: feature_spaces.FeatureSpaces, dataset: Path, training: Pat
 
 def prove(options: argparse.Namespace) -> list[str]:
     root, wrong = options.root, calibration.prove(options)
-    dataset = root / "dataset"
-    stage("embed", dataset=dataset, embedding=root / "second-embedding", seed=1)
-    first, second = (feature_spaces.load(root / name) for name in ("embedding", "second-embedding"))
+    dataset = make_dataset(options, root)
+    first, second = (feature_spaces.load(make_embedding(root, dataset, seed=seed)) for seed in (0, 1))
     distances, overlaps = disturbed(first, second, dataset)
     by_classifier, by_untrained, by_second = (
         [row[name] for row in distances] for name in (embeddings.CLASSIFIER, embeddings.UNTRAINED, "second")
@@ -85,7 +83,7 @@ def prove(options: argparse.Namespace) -> list[str]:
         print(f"{name:16} precision {one.precision:.3f}  density {one.density:.3f}  recall {one.recall:.3f}")
     if overlaps["blur 0.5"].precision <= overlaps["real images"].precision:
         wrong.append("blur does not raise precision")
-    ranking = ranked(first, dataset, root / TRAINING)
+    ranking = ranked(first, dataset, calibration.train(root, dataset, **calibration.HEALTHY["seed0"])[0])
     for name, by_space in ranking.items():
         print(f"{name:16}" + "  ".join(f"{space} {distance:.3f}" for space, distance in by_space.items()))
     for space in (embeddings.CLASSIFIER, embeddings.UNTRAINED):

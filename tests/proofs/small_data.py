@@ -157,11 +157,11 @@ def verdicts(
     return results
 
 
-def make_pools(root: Path, embedding: feature_spaces.FeatureSpaces) -> tuple[Pools, np.ndarray]:
-    real, labels = stages.load_split(root / "dataset", "validation")
-    train, train_labels = (array[:SAMPLES] for array in stages.load_split(root / "dataset", "train"))
+def make_pools(dataset: Path, checkpoint: str, embedding: feature_spaces.FeatureSpaces) -> tuple[Pools, np.ndarray]:
+    real, labels = stages.load_split(dataset, "validation")
+    train, train_labels = (array[:SAMPLES] for array in stages.load_split(dataset, "train"))
     pools = dict(images_of_pools(real, labels, train, train_labels))
-    pools["trained"] = stages.draw(root / "checkpoints", STEPS, 2 * SAMPLES)
+    pools["trained"] = stages.draw(checkpoint, 2 * SAMPLES)
     return {
         name: scores.see(embedding, np.array_split(images, len(images) // 500), name) for name, images in pools.items()
     }, labels
@@ -214,7 +214,7 @@ def violations(rows: list[dict[str, Any]]) -> list[str]:
 def prove(options: argparse.Namespace) -> list[str]:
     root = options.root / "small-data"
     dataset = stages.make_dataset(options, root, validation_fraction=UNSEEN)
-    embedding = feature_spaces.load(stages.make_embedding(root))
-    stages.stage("train", dataset=dataset, checkpoints=root / "checkpoints", steps=STEPS, keep_checkpoints=0)
-    run_trials(root, embedding, *make_pools(root, embedding))
+    embedding = feature_spaces.load(stages.make_embedding(root, dataset))
+    trained = stages.stage("train", dataset=dataset, checkpoints=root / "checkpoints", steps=STEPS)
+    run_trials(root, embedding, *make_pools(dataset, trained["checkpoint_uri"], embedding))
     return violations(read_results(root))

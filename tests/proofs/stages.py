@@ -15,22 +15,22 @@ def command(name: str, **settings: object) -> list[str]:
     return [sys.executable, "-m", "components", name, *(f"--{key}={value}" for key, value in settings.items())]
 
 
-def stage(name: str, **settings: object) -> None:
-    """Run a stage, whose output goes to stderr beside its log; raise CalledProcessError if it fails."""
-    subprocess.run(command(name, **settings), check=True, stdout=sys.stderr)
+def stage(name: str, **settings: object) -> dict[str, str]:
+    """Run a stage and return its outputs; raise CalledProcessError if it fails."""
+    done = subprocess.run(command(name, **settings), check=True, stdout=subprocess.PIPE, text=True)
+    return dict(line.split(": ", 1) for line in done.stdout.splitlines())
 
 
 def make_dataset(options: argparse.Namespace, root: Path, **settings: object) -> Path:
     """Make the dataset under a root, unless it is there, and return its folder."""
     downloads = options.root / "downloads"
-    stage("preprocess", source=options.source, dataset=root / "dataset", downloads=downloads, **settings)
-    return root / "dataset"
+    made = stage("preprocess", source=options.source, dataset=root / "datasets", downloads=downloads, **settings)
+    return Path(made["dataset_uri"])
 
 
-def make_embedding(root: Path) -> Path:
-    """Make the embedding of the dataset under a root, unless it is there, and return its folder."""
-    stage("embed", dataset=root / "dataset", embedding=root / "embedding")
-    return root / "embedding"
+def make_embedding(root: Path, dataset: Path, **settings: object) -> Path:
+    """Make the embedding of a dataset under a root, unless it is there, and return its folder."""
+    return Path(stage("embed", dataset=dataset, embedding=root / "embeddings", **settings)["embedding_uri"])
 
 
 def load_split(dataset: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -38,12 +38,11 @@ def load_split(dataset: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     return dataset_reader.load_split(str(dataset), datasets.Manifest.of(str(dataset)), split)
 
 
-def draw(training: Path, step: int, count: int) -> np.ndarray:
+def draw(checkpoint: str | Path, count: int) -> np.ndarray:
     """Return samples of the averaged generator of a checkpoint, uint8 [count, height, width, channels]."""
     from components.evaluate.scoring import candidates  # with TensorFlow
 
-    folder = checkpoints.step_folder(training, step)
-    manifest = checkpoints.Manifest.of(folder)
+    manifest = checkpoints.Manifest.of(checkpoint)
     image = datasets.ImageShape(**manifest.network["image"])
-    batches = candidates.draw(candidates.averaged(folder, manifest), image, count, seed=0)
+    batches = candidates.draw(candidates.averaged(checkpoint, manifest), image, count, seed=0)
     return np.concatenate([batch for batch, _ in batches])

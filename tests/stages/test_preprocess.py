@@ -28,7 +28,12 @@ def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, A
     return preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **settings)).parameters
 
 
-def load(dataset: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def made(source: Path | str, dataset: Path, **settings: Any) -> Path:
+    """Run the stage, and return the dataset's folder."""
+    return Path(run(source, dataset, **settings)["dataset_uri"])
+
+
+def load(dataset: Path | str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     manifest = datasets.Manifest.of(str(dataset))
     return {split: dataset_reader.load_split(str(dataset), manifest, split) for split in datasets.SPLITS}
 
@@ -40,7 +45,7 @@ def rows(images: np.ndarray, labels: np.ndarray) -> list[bytes]:
 def test_idx_files(idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     images, labels = numbers
     result = run(idx_folder, tmp_path / "dataset", images_per_shard=100)
-    splits = load(tmp_path / "dataset")
+    splits = load(result["dataset_uri"])
     as_labels = np.searchsorted([2, 3, 7], labels)
     assert rows(*splits["test"]) == rows(images[300:], as_labels[300:])
     both = [np.concatenate(parts) for parts in zip(splits["train"], splits["validation"], strict=True)]
@@ -54,7 +59,7 @@ def test_idx_files(idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp
     train, validation = manifest.splits["train"].records, manifest.splits["validation"].records
     assert result["summary"] == (f"{train} train, {validation} validation, 100 test images of 6x5x1 in 3 classes")
     listed = {shard.file for split in manifest.splits.values() for shard in split.shards} | {datasets.MANIFEST}
-    assert content(tmp_path / "dataset").keys() == listed
+    assert content(Path(result["dataset_uri"])).keys() == listed
 
 
 def test_one_content_on_every_local_runner_and_from_run_to_run(idx_folder: Path, tmp_path: Path) -> None:
@@ -62,18 +67,19 @@ def test_one_content_on_every_local_runner_and_from_run_to_run(idx_folder: Path,
     folders = [tmp_path / str(number) for number in range(len(options))]
     results = [run(idx_folder, folder, beam_options=words) for folder, words in zip(folders, options, strict=True)]
     assert len({result["dataset_digest"] for result in results}) == 1
-    assert content(folders[0]) == content(folders[1]) == content(folders[2])
+    contents = [content(Path(result["dataset_uri"])) for result in results]
+    assert contents[0] == contents[1] == contents[2]
 
 
 def test_digits_are_those_of_scikit_learn(tmp_path: Path) -> None:
     from sklearn.datasets import load_digits
 
     oracle = load_digits()
-    run("digits", tmp_path / "dataset")
-    splits = load(tmp_path / "dataset")
+    dataset = made("digits", tmp_path)
+    splits = load(dataset)
     images, labels = (np.concatenate([split[part] for split in splits.values()]) for part in (0, 1))
     assert rows(images, labels) == rows(np.rint(oracle.images * 255 / 16 + 1e-9).astype(np.uint8), oracle.target)
-    assert datasets.Manifest.of(str(tmp_path / "dataset")).classes == [str(digit) for digit in range(10)]
+    assert datasets.Manifest.of(dataset).classes == [str(digit) for digit in range(10)]
 
 
 def test_images_without_classes_in_gray(tmp_path: Path) -> None:
@@ -81,7 +87,7 @@ def test_images_without_classes_in_gray(tmp_path: Path) -> None:
     result = run(tmp_path / "flat", tmp_path / "unlabeled", color="gray")
     assert "images of 64x64x1" in result["summary"]
     assert "classes" not in result["summary"]
-    for _, labels in load(tmp_path / "unlabeled").values():
+    for _, labels in load(result["dataset_uri"]).values():
         assert (labels == datasets.NO_LABEL).all()
 
 
@@ -94,12 +100,13 @@ def test_one_set_of_images_in_every_format_makes_the_same_shards(
     idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
     images, labels = numbers
-    run(idx_folder, tmp_path / "from-idx", images_per_shard=100, resize="pad", height=8, width=8)
+    settings: dict[str, Any] = {"images_per_shard": 100, "resize": "pad", "height": 8, "width": 8}
+    from_idx = made(idx_folder, tmp_path / "datasets", **settings)
     arrays = {"x_train": images[:300], "y_train": labels[:300], "x_test": images[300:], "y_test": labels[300:]}
     np.savez_compressed(tmp_path / "x.npz", allow_pickle=False, **arrays)
-    run(tmp_path / "x.npz", tmp_path / "from-npz", images_per_shard=100, resize="pad", height=8, width=8)
-    assert shards_and_members(tmp_path / "from-npz") == shards_and_members(tmp_path / "from-idx")
-    manifest = datasets.Manifest.of(str(tmp_path / "from-npz"))
+    from_npz = made(tmp_path / "x.npz", tmp_path / "datasets", **settings)
+    assert shards_and_members(from_npz) == shards_and_members(from_idx)
+    manifest = datasets.Manifest.of(from_npz)
     assert (manifest.source["kind"], manifest.preprocessing["resize"]) == ("npz", "pad")
     assert manifest.classes == ["2", "3", "7"]
 
@@ -109,7 +116,7 @@ def test_one_set_of_image_files_in_every_packing_makes_the_same_shards(tmp_path:
     write_images(source / "train", 60, seed=1)
     write_images(source / "test", 20, seed=2)
     (source / "train" / "cats" / "page.png").write_bytes(b"<html>")
-    run(source, tmp_path / "from-folder", height=8, width=8, bad_images_limit=0.1)
+    from_folder = made(source, tmp_path / "datasets", height=8, width=8, bad_images_limit=0.1)
     files = sorted(path for path in source.rglob("*") if path.is_file())
     shutil.make_archive(str(tmp_path / "a"), "zip", tmp_path, "pets")
     shutil.make_archive(str(tmp_path / "b"), "gztar", source)
@@ -125,10 +132,9 @@ def test_one_set_of_image_files_in_every_packing_makes_the_same_shards(tmp_path:
         shutil.copy(path, flat / path.name)
     (flat / "labels.csv").write_text("\n".join(["file,label,split", *rows]))
     for name, kind in (("a.zip", "archives"), ("b.tar.gz", "archives"), ("records", "tfrecord"), ("flat", "images")):
-        dataset = tmp_path / f"from-{name}"
-        run(tmp_path / name, dataset, height=8, width=8, bad_images_limit=0.1)
+        dataset = made(tmp_path / name, tmp_path / "datasets", height=8, width=8, bad_images_limit=0.1)
         aside = preprocess.QUARANTINE  # names of images differ
-        expected = {**shards_and_members(tmp_path / "from-folder"), aside: content(dataset)[aside]}
+        expected = {**shards_and_members(from_folder), aside: content(dataset)[aside]}
         assert shards_and_members(dataset) == expected
         manifest = datasets.Manifest.of(str(dataset))
         assert (manifest.source["kind"], manifest.quarantine["count"]) == (kind, 1)
@@ -155,7 +161,7 @@ def test_results_in_the_source_are_no_images_for_any_stage(
         config = DecideConfig(source=".", results="runs", registry="runs/registry", source_index="runs/fingerprints")
         decided = decide.run(config).parameters["source_fingerprint"]
         options = {"results": "runs", "source_fingerprint": decided, "height": 8, "width": 8}
-        outputs.append(run(".", "runs/datasets/{key}", **options))
+        outputs.append(run(".", "runs/datasets", **options))
         Path("runs", "latest").mkdir(exist_ok=True)
         Image.new("L", (9, 9)).save(Path("runs", "latest", sheet))
     assert outputs[0] == outputs[1]
@@ -174,7 +180,7 @@ def test_damage_found_within_beam_reaches_the_user_without_a_traceback(
 ) -> None:
     packed = idx_folder / "train-images-idx3-ubyte.gz"
     packed.write_bytes(packed.read_bytes()[:-100])
-    flags = [f"--source={idx_folder}", f"--dataset={tmp_path / 'dataset'}", f"--beam_options={options}"]
+    flags = [f"--source={idx_folder}", f"--dataset={tmp_path}", f"--beam_options={options}"]
     assert cli.main("preprocess", flags) == errors.BAD_DATA
     assert "train-images-idx3-ubyte.gz is damaged" in caplog.text
     assert "Traceback" not in caplog.text + capfd.readouterr().err
@@ -182,7 +188,7 @@ def test_damage_found_within_beam_reaches_the_user_without_a_traceback(
 
 
 def test_a_disk_that_takes_no_more(idx_folder: Path, tmp_path: Path) -> None:
-    flags = [f"--source={idx_folder}", f"--dataset={tmp_path / 'dataset'}"]
+    flags = [f"--source={idx_folder}", f"--dataset={tmp_path}"]
     # Without -B Python would cut the compiled modules that it writes, and later processes could not import them.
     stage = [sys.executable, "-B", "-m", "components", "preprocess", *flags]
     command = ["bash", "-c", 'ulimit -f 8; exec "$@"', "bash", *stage]  # KiB
@@ -199,11 +205,11 @@ def test_images_in_two_splits_are_reported(tmp_path: Path, caplog: pytest.LogCap
     twice = tmp_path / "pets" / "train" / "cats" / "1-0.JPG"
     (tmp_path / "pets" / "test" / "dogs" / "copy.jpg").write_bytes(twice.read_bytes())
     Image.open(tmp_path / "pets" / "train" / "dogs" / "1-1.png").save(tmp_path / "pets" / "test" / "dogs" / "again.png")
-    run(tmp_path / "pets", tmp_path / "dataset", height=8, width=8)
-    leaks = datasets.Manifest.of(str(tmp_path / "dataset")).source["leaks"]
+    dataset = made(tmp_path / "pets", tmp_path / "datasets", height=8, width=8)
+    leaks = datasets.Manifest.of(dataset).source["leaks"]
     assert (leaks["exact"], leaks["near"], leaks["compared"], leaks["near_of"]) == (2, 0, ["test"], 22)
     assert "2 of 22 test images " in caplog.text
-    splits = load(tmp_path / "dataset")
+    splits = load(dataset)
     for leak in leaks["first"]:  # one shard each
         assert np.array_equal(splits["test"][0][leak["record"]], splits["train"][0][leak["train_record"]])
 
@@ -219,9 +225,9 @@ def test_images_that_lose_much_to_cropping_are_counted(
     Image.new("L", (8, 40), 77).save(source / "tall.png")
     shape = {"height": 8, "width": 8}
     caplog.set_level("WARNING")
-    run(source, tmp_path / "fill", **shape)
-    assert datasets.Manifest.of(tmp_path / "fill").made_with["cropped"] == {"images": 9, "of": 41}
+    filled = made(source, tmp_path / "datasets", **shape)
     (line,) = [line for line in caplog.messages if "resize" in line]
     assert "9 of 41" in line
-    run(source, tmp_path / "fit", **shape, resize="fit")
-    assert "cropped" not in datasets.Manifest.of(tmp_path / "fit").made_with
+    fitted = made(source, tmp_path / "datasets", **shape, resize="fit")
+    assert "cropped" not in datasets.Manifest.of(fitted).made_with
+    assert datasets.Manifest.of(filled).made_with["cropped"] == {"images": 9, "of": 41}  # it stays beside the other

@@ -39,8 +39,8 @@ def settings(request: pytest.FixtureRequest, images: Path, gcs: Server) -> Setti
 @pytest.fixture(scope="module")
 def expected(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("local") / "d"
-    preprocess.run(PreprocessConfig(source=str(images), dataset=str(folder), **SMALL))
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    made = preprocess.run(PreprocessConfig(source=str(images), dataset=str(folder), **SMALL))
+    return {path.name: path.read_bytes() for path in Path(str(made.parameters["dataset_uri"])).iterdir()}
 
 
 def in_bucket(gcs: Server) -> dict[str, bytes]:
@@ -48,7 +48,8 @@ def in_bucket(gcs: Server) -> dict[str, bytes]:
     files = gcs.contents()
     if not files:
         return {}
-    assert files.pop("d/committed.json")
+    (key,) = {name.split("/")[1] for name in files}
+    assert files.pop(f"d/{key}/committed.json")
     assert len({name.rpartition("/")[0] for name in files}) == 1
     return {name.rpartition("/")[2]: content for name, content in files.items()}
 

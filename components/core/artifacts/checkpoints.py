@@ -83,7 +83,10 @@ def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Mani
         folder = step_folder(checkpoints, step)
         try:
             if step <= at_most:
-                return folder, Manifest.of(folder)
+                manifest = Manifest.of(folder)
+                if manifest.step == step:
+                    return folder, manifest
+                raise DataError(f"{folder} holds the checkpoint of step {manifest.step}")
         except Incompatible:
             raise
         except DataError as error:

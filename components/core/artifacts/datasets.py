@@ -75,10 +75,6 @@ class Manifest(manifest.Manifest):
             raise ValueError(f"splits are {reprlib.repr(sorted(self.splits))}, expected {', '.join(SPLITS)}")
 
     @property
-    def decided_by(self) -> dict[str, Any]:
-        return {**self.preprocessing, "source_fingerprint": self.source["fingerprint"]}
-
-    @property
     def listed(self) -> dict[str, str]:
         """The sha256 of every shard, of the list of quarantined images, and of the files beside shards."""
         shards = [dataclasses.asdict(shard) for split in self.splits.values() for shard in split.shards]

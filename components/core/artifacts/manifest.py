@@ -38,11 +38,6 @@ class Manifest:
         return digests.digest_of(self.content)
 
     @property
-    def decided_by(self) -> dict[str, Any]:
-        """The settings that decided the artifact, and among other fields the digests of its inputs."""
-        return {**vars(self), **vars(self).get("settings", {})}
-
-    @property
     def listed(self) -> dict[str, str]:
         """The sha256 of each file that `of` checks, by its path within the artifact."""
         files: dict[str, str] = vars(self).get("files", {})

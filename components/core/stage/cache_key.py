@@ -13,7 +13,6 @@ from typing import Any
 from components.core import settings
 from components.core.storage.digests import digest_of
 
-KEY_PLACEHOLDER = "{key}"
 _COMPONENTS = Path(__file__).parents[2]
 _TEMPLATES = "core/reporting"
 # For ruff's formatting. It reads all files of a stage in a millisecond; Python's parser takes 60.
@@ -71,18 +70,8 @@ def key_parts(stage: str, config: Any, code: str = "", **inputs: str) -> dict[st
 
 
 def key_of(parts: dict[str, Any]) -> str:
-    """Return the key: 16 hexadecimal digits."""
+    """Return the key, 16 hexadecimal digits: the name of the artifact's folder."""
     return digest_of(parts)[:16]
-
-
-def is_keyed(location: str) -> bool:
-    """Return whether a location has `{key}`: such a folder is the pipeline's own, with all that is in it."""
-    return KEY_PLACEHOLDER in location
-
-
-def fill_key(location: str, parts: dict[str, Any]) -> str:
-    """Replace `{key}` in a location by the key."""
-    return location.replace(KEY_PLACEHOLDER, key_of(parts))
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ import reprlib
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -161,28 +161,6 @@ def _parse(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[str,
     if not isinstance(value, dict):
         raise DataError(f"{path} does not describe the {kind}: it holds {reprlib.repr(value)}")
     return value
-
-
-def is_used(location: os.PathLike[str], own: Set[str] = frozenset()) -> bool:
-    """Return whether a path is a file, or a folder with other than hidden files and those of its `own` names."""
-    path = Path(location)
-    return path.exists() and not (path.is_dir() and {entry.name for entry in path.glob("[!.]*")} <= own)
-
-
-def require_own_folder(
-    location: os.PathLike[str], kind: str, previous: dict[str, Any] | None, identity: dict[str, Any]
-) -> None:
-    """Refuse a folder with other files, or with an artifact of other settings or inputs: `previous`, None if absent."""
-    if previous is None:
-        if is_used(location):
-            raise ConfigError(f"{location} holds something else than a {kind}; give another folder")
-        return
-    names = sorted(name for name in previous.keys() | identity.keys() if previous.get(name) != identity.get(name))
-    if names:
-        changed = [f"{name} was {previous.get(name)!r} there and is {identity.get(name)!r} now" for name in names]
-        raise ConfigError(
-            f"{location} belongs to another {kind}; give another folder, or the previous settings:", *changed
-        )
 
 
 def require_writable(path: str | Path, setting: str) -> None:

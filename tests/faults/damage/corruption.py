@@ -80,7 +80,7 @@ def _publish(folder: Path) -> None:
 
 def _look_up(folder: Path) -> history.TaskState:
     step = next(step for step in step_table.steps() if step.stage == "preprocess")
-    inputs = {"source": "digits", "source_fingerprint": "a" * 64, "dataset": str(folder / "datasets/{key}")}
+    inputs = {"source": "digits", "source_fingerprint": "a" * 64, "dataset": str(folder / "datasets")}
     return cache.look_up(history.read(folder), step, inputs, Stages(World(), folder))[0]  # type: ignore[arg-type]
 
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from components.core import errors
@@ -106,10 +107,14 @@ def _environment(faketime: Path) -> dict[str, str]:
 def main(folder: Path) -> None:
     """Run stages in a folder; print the digest of each file, and the clock's time before each."""
     candidates.prepare(folder / "inputs", 1, 0)
-    stages = light_stages(folder / "inputs")
-    settings = {"dataset": folder / "preprocess/dataset", "checkpoints": OUTPUT, **TRAINING, "steps": 10}
+
+    def stages() -> Iterator[Stage]:
+        yield from light_stages(folder / "inputs")
+        (dataset,) = (folder / "preprocess").iterdir()
+        yield Stage("train", {"dataset": dataset, "checkpoints": OUTPUT, **TRAINING, "steps": 10})
+
     digests, seen = {}, []
-    for stage in [*stages, Stage("train", settings)]:
+    for stage in stages():
         seen.append(time.time())
         stage.into(folder / stage.name).run(folder / "log")
         for name, data in content(folder / stage.name).items():

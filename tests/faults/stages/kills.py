@@ -85,11 +85,11 @@ class Reference:
 
 
 def content(location: Path) -> dict[str, bytes]:
-    """Return the content of a training or an artifact, by path, without its speed."""
+    """Return the content of trainings and artifacts, by path, without their speed."""
     files = {}
     for path in sorted(location.rglob("*")):
         name = path.relative_to(location).as_posix()
-        if path.is_file() and not name.startswith("tensorboard/"):
+        if path.is_file() and "/tensorboard/" not in name:
             files[name] = path.read_bytes()
             if name.endswith("metrics.jsonl"):
                 rows = [{**json.loads(line), "images_per_second": 0} for line in path.read_text().splitlines()]
@@ -97,9 +97,9 @@ def content(location: Path) -> dict[str, bytes]:
     return files
 
 
-def _moment(name: str, location: Path, log: Path, seconds: float) -> Callable[[], bool]:
+def _moment(name: str, training: Path, log: Path, seconds: float) -> Callable[[], bool]:
     """Return a condition for a moment of an attempt; "any time" is so many seconds from now."""
-    before = checkpoints.steps(location)
+    before = checkpoints.steps(training)
     compiled_long: list[Callable[[], bool]] = []
 
     def compiling() -> bool:
@@ -110,9 +110,9 @@ def _moment(name: str, location: Path, log: Path, seconds: float) -> Callable[[]
     return {
         "any time": forks.passed(seconds),
         "compiling": compiling,
-        "saving": lambda: any(location.glob(".tmp-step-*")),
-        "sampling": lambda: any((location / "samples").glob(".tmp-step-*")),
-        "after a checkpoint": lambda: len(set(checkpoints.steps(location)) - set(before)) > 1,
+        "saving": lambda: any(training.glob(".tmp-step-*")),
+        "sampling": lambda: any((training / "samples").glob(".tmp-step-*")),
+        "after a checkpoint": lambda: len(set(checkpoints.steps(training)) - set(before)) > 1,
     }[name]
 
 
@@ -120,14 +120,16 @@ def kill_training(kills: int, chance: random.Random, training: Stage, folder: Pa
     """Kill trainings until so many kills hit, and run each until it is done; count by moment."""
     counts = {name: Counts() for name in (*MOMENTS, "trainings ended")}
     reference = Reference(folder, training)
+    (trained,) = (folder / "reference").iterdir()
     while (left := kills - sum(counts[moment].fired for moment in MOMENTS)) > 0:
         location = reference.location()
+        attempted = location / trained.name
         for _ in range(min(left, _KILLS_OF_A_TRAINING)):
             moment = chance.choice(MOMENTS)
-            before = max(checkpoints.steps(location), default=0)
-            due = _moment(moment, location, reference.log, chance.uniform(0, reference.seconds))
+            before = max(checkpoints.steps(attempted), default=0)
+            due = _moment(moment, attempted, reference.log, chance.uniform(0, reference.seconds))
             killed, problem = _killed(training.into(location), reference.log, due)
-            counts[moment].add(killed, problem or _lack_of_progress(location, before))
+            counts[moment].add(killed, problem or _lack_of_progress(attempted, before))
             if not killed:
                 break
         training.into(location).run(reference.log)
@@ -150,12 +152,12 @@ def _killed(stage: Stage, log: Path, due: Callable[[], bool], grace: float = 0.0
     return is_alive, "" if code in codes else f"it ended with {code}: {log.read_text()}"
 
 
-def _lack_of_progress(location: Path, before: int) -> str:
+def _lack_of_progress(training: Path, before: int) -> str:
     """Return what is wrong if an attempt lived two intervals of checkpoints and left none."""
-    rows = location / "metrics.jsonl"
+    rows = training / "metrics.jsonl"
     lines = rows.read_text().splitlines(keepends=True) if rows.exists() else []
     steps = [json.loads(line)["step"] for line in lines if line.endswith("\n")]
-    reached, kept = max(steps, default=0), max(checkpoints.steps(location), default=0)
+    reached, kept = max(steps, default=0), max(checkpoints.steps(training), default=0)
     if reached >= before + 2 * TRAINING["checkpoint_every"] and kept <= before:
         return f"it came from step {before} to {reached} and the newest checkpoint is that of step {kept}"
     return ""
@@ -186,7 +188,7 @@ def light_stages(folder: Path) -> list[Stage]:
     """Return stages that need no TensorFlow, for the candidate `folder/1`."""
     return [
         Stage("decide", {"source": "digits", "registry": folder / "registry", "source_index": OUTPUT}),
-        Stage("preprocess", {"source": "digits", "dataset": f"{OUTPUT}/dataset"}),
+        Stage("preprocess", {"source": "digits", "dataset": OUTPUT}),
         publishing(folder, 1),
     ]
 
@@ -194,12 +196,12 @@ def light_stages(folder: Path) -> list[Stage]:
 def heavy_stages(folder: Path, dataset: Path) -> list[Stage]:
     """Make inputs for the stages that need TensorFlow, and return those."""
     folder.mkdir()
-    settings = {"dataset": dataset, "checkpoints": folder / "training", **TRAINING}
-    Stage("train", settings).run(folder / "log")
-    checkpoint = checkpoints.step_folder(folder / "training", TRAINING["steps"])
+    Stage("train", {"dataset": dataset, "checkpoints": folder / "checkpoints", **TRAINING}).run(folder / "log")
+    (checkpoint,) = folder.glob(f"checkpoints/*/step-{TRAINING['steps']:010d}")
     embed = Stage("embed", {"dataset": dataset, "embedding": OUTPUT, "classifier_epochs": 1})
-    embed.into(folder / "embedding").run(folder / "log")
-    judged = {"checkpoint": checkpoint, "dataset": dataset, "embedding": folder / "embedding", "evaluation": OUTPUT}
+    embed.into(folder / "embeddings").run(folder / "log")
+    (embedding,) = (folder / "embeddings").iterdir()
+    judged = {"checkpoint": checkpoint, "dataset": dataset, "embedding": embedding, "evaluation": OUTPUT}
     return [
         embed,
         Stage("evaluate", {**judged, "sample_count": 100, **NO_LIMITS}),

@@ -41,10 +41,9 @@ class Part:
     findings: Path | None = None  # file of the findings, if the last line is not
 
 
-def parts_of(device: str, torch: str, bench: Path) -> list[Part]:
-    """Return the parts, made small on a CPU; `bench` is the folder of the benchmarks' dataset and results."""
-    small = device == "cpu"
-    dataset, part = str(bench / "dataset"), ("-m", "tests.proofs.gpu.parts")
+def parts_of(device: str, torch: str, bench: Path, dataset: str) -> list[Part]:
+    """Return the parts, made small on a CPU; `bench` is the folder of the benchmarks' results."""
+    small, part = device == "cpu", ("-m", "tests.proofs.gpu.parts")
     check = ("-m", "components", "selfcheck", "--accelerator", device, *(_SMALL_SELFCHECK if small else ()))
     size = ("--base_filters=4", "--batch_size=8", "--rounds=1", "--seconds=0.1") if small else ()
     step = ("-m", "benchmarks.training.gpu_step", "--device", device, "--torch_python", torch, *size)
@@ -136,11 +135,11 @@ def main() -> int:
         return 0
     from benchmarks.lib import fashion_mnist
 
-    fashion_mnist.prepare()
+    dataset = str(fashion_mnist.prepare())
     folder = ROOT / "build/gpu" / options.device
     folder.mkdir(parents=True, exist_ok=True)
     results = {}
-    for part in parts_of(options.device, options.torch, fashion_mnist.BUILD):
+    for part in parts_of(options.device, options.torch, fashion_mnist.BUILD, dataset):
         file = folder / f"{part.name}.json"
         result = json.loads(file.read_text("utf-8")) if file.exists() else {}
         if part.name in options.parts if options.parts else result.get("outcome") != PASSED:

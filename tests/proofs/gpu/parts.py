@@ -92,18 +92,17 @@ def replicas(device: str) -> bool:
 
 
 def bits(device: str, dataset: str, steps: str) -> bool:
-    """Train twice and in two halves: under `exact` all give the same bits; standard training promises none on a GPU."""
+    """Train twice, and a second half again: under `exact` all give the same bits; standard promises none on a GPU."""
 
     def digests(mode: str) -> dict[str, str]:
-        straight, again, resumed = (Path(folder, f"{mode}-{name}") for name in ("straight", "again", "resumed"))
         settings = {"dataset": dataset, "reproducibility": mode, "accelerator": device, "replicas": 1, "log_every": 10}
-        for training, last in ((straight, steps), (again, steps), (resumed, int(steps) // 2), (resumed, steps)):
-            # Rates are constant, so that a training can be lengthened.
-            stage("train", checkpoints=training, steps=last, learning_rate_decay="none", **settings)
-        return {
-            training.name: checkpoints.Manifest.of(checkpoints.step_folder(training, int(steps))).state_sha256
-            for training in (straight, again, resumed)
-        }
+        settings |= {"steps": steps, "checkpoint_every": int(steps) // 2}
+        made = {}
+        for name, training in (("straight", "first"), ("again", "second"), ("resumed", "second")):
+            checkpoint = stage("train", checkpoints=Path(folder, mode, training), **settings)["checkpoint_uri"]
+            made[f"{mode}-{name}"] = checkpoints.Manifest.of(checkpoint).state_sha256
+            shutil.rmtree(checkpoint)  # the same command resumes at the one before
+        return made
 
     workers = 2 if (os.cpu_count() or 1) > 2 else 1
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
@@ -117,23 +116,25 @@ def quality(device: str, dataset: str, steps: str, epochs: str) -> bool:
     """Train the default, and print the distance of each checkpoint, with the seconds since the training began."""
     folder, seconds = Path("build/gpu") / device / "quality", {"embed": 0.0, "train": 0.0, "evaluate": 0.0}
 
-    def timed(name: str, **settings: object) -> None:
+    def timed(name: str, output: str, **settings: object) -> Path:
         started = time.monotonic()
-        stage(name, **settings)
+        outputs = stage(name, **settings)
         seconds[name] += time.monotonic() - started
+        return Path(outputs[output])
 
     on = {"dataset": dataset, "accelerator": device}
-    embedding, training, evaluations = (folder / name for name in ("embedding", "checkpoints", "evaluations"))
-    timed("embed", embedding=embedding, classifier_epochs=epochs, **on)
-    for earlier in (training, evaluations):  # attempts, which a stage would resume
+    embeddings, trainings, evaluations = (folder / name for name in ("embeddings", "checkpoints", "evaluations"))
+    embedding = timed("embed", "embedding_uri", embedding=embeddings, classifier_epochs=epochs, **on)
+    for earlier in (trainings, evaluations):  # attempts, which a stage would resume
         shutil.rmtree(earlier, ignore_errors=True)
     began = time.time()
-    every = int(steps) // _SCORES
-    timed("train", checkpoints=training, steps=steps, checkpoint_every=every, keep_checkpoints=0, **on)
+    kept = {"checkpoint_every": int(steps) // _SCORES, "keep_checkpoints": 0}
+    training = timed("train", "checkpoint_uri", checkpoints=trainings, steps=steps, **kept, **on).parent
     rows = []
     for step in checkpoints.steps(training):
-        checkpoint, location = checkpoints.step_folder(training, step), evaluations / str(step)
-        timed("evaluate", checkpoint=checkpoint, dataset=dataset, embedding=embedding, evaluation=location)
+        checkpoint = checkpoints.step_folder(training, step)
+        inputs = {"checkpoint": checkpoint, "dataset": dataset, "embedding": embedding}
+        location = timed("evaluate", "evaluation_uri", evaluation=evaluations, **inputs)
         written = (checkpoint / checkpoints.MANIFEST).stat().st_mtime
         scores = json.loads((location / "metrics.json").read_text())["model"]
         rows.append({"step": step, "seconds": round(written - began, 1), "fcd": scores["fcd"]})

@@ -55,6 +55,12 @@ def flags(dataset: Path | str, folder: Path | str, **settings: object) -> list[s
     return [f"--{name}={value}" for name, value in {"dataset": dataset, "checkpoints": folder, **settings}.items()]
 
 
+def training_in(folder: Path) -> Path:
+    """Return the folder of the only training in a folder of trainings."""
+    (training,) = folder.iterdir()
+    return training
+
+
 def left_by(folder: Path) -> dict[str, Any]:
     """Return everything that a training leaves but its speed, which varies; digests of arrays and files."""
     newest = checkpoints.newest(folder)

@@ -39,32 +39,34 @@ def test_sigterm_in_every_phase_is_honored_and_shows_nowhere(tiny_dataset: Path,
         assert stop is None or int(stop[1]) > step  # each makes progress
         step = int(stop[1]) if stop else step
     assert 6 * BLOCK <= step < 200
-    assert attempts.left_by(whole) == attempts.left_by(stopped)
+    assert attempts.left_by(attempts.training_in(whole)) == attempts.left_by(attempts.training_in(stopped))
 
 
 @pytest.mark.slow
 def test_a_second_sigterm_acts_at_once_and_half_a_checkpoint_is_none(tiny_dataset: Path, tmp_path: Path) -> None:
     """During the first save: nothing of it is kept, and nothing is left behind."""
-    flags = attempts.flags(tiny_dataset, tmp_path / "t", **SMALL)
+    flags = attempts.flags(tiny_dataset, tmp_path, **SMALL)
     ((code, log),) = attempts.run_all([{"flags": flags, "plan": [["save", 1, signal.SIGTERM, signal.SIGTERM]]}])
     assert code == errors.TERMINATED, log
     assert log.count("planted: signal") == 2
     assert "which is saved" not in log
-    assert checkpoints.steps(tmp_path / "t") == []
-    assert [path.name for path in (tmp_path / "t").iterdir() if path.name.startswith(".tmp")] == []
+    training = attempts.training_in(tmp_path)
+    assert checkpoints.steps(training) == []
+    assert [path.name for path in training.iterdir() if path.name.startswith(".tmp")] == []
 
 
 @pytest.mark.long
 def test_each_attempt_that_lives_two_intervals_makes_progress_even_in_doubt(tiny_dataset: Path, tmp_path: Path) -> None:
     """Killed before the third save of each, through failing windows, whose checkpoints are gone at the end."""
-    flags = attempts.flags(tiny_dataset, tmp_path / "t", **{**SMALL, **attempts.SICK})
+    flags = attempts.flags(tiny_dataset, tmp_path, **{**SMALL, **attempts.SICK})
     kills = 5
     results = attempts.run_all([*[{"flags": flags, "plan": [["save", 3, signal.SIGKILL]]}] * kills, {"flags": flags}])
     assert [code for code, _ in results] == [*[-signal.SIGKILL] * kills, errors.DEFECT], results[-1][1]
     resumptions = [re.search(r"resuming at step (\d+) of", log) for _, log in results]
     assert [int(match[1]) if match else 0 for match in resumptions] == [200 * index for index in range(kills + 1)]
     assert re.search(r"step 1200 .* since step 600;", results[-1][1])
-    assert checkpoints.steps(tmp_path / "t") == [500, 600, 700]
-    for step in checkpoints.steps(tmp_path / "t"):
-        state = checkpoints.load_state(checkpoints.step_folder(tmp_path / "t", step))
+    training = attempts.training_in(tmp_path)
+    assert checkpoints.steps(training) == [500, 600, 700]
+    for step in checkpoints.steps(training):
+        state = checkpoints.load_state(checkpoints.step_folder(training, step))
         assert all(np.isfinite(array).all() for array in state.values())

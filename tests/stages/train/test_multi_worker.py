@@ -13,6 +13,7 @@ from components.core import errors
 from components.core.artifacts import checkpoints
 from tests import programs
 from tests.programs import two_workers
+from tests.stages.train.attempts import training_in
 
 # The train stage; worker 1 gets SIGTERM as its eighth block begins.
 WORKER_1_SIGNALED = """
@@ -52,7 +53,7 @@ def test_a_worker_that_is_killed_ends_the_other_with_try_again(tiny_dataset: Pat
         processes[1].send_signal(signal.SIGKILL)
     assert [process.returncode for process in processes] == [errors.TRANSIENT, -signal.SIGKILL], logs(killed)
     assert "Traceback" not in logs(killed)[0]
-    assert checkpoints.newest(location) is not None
+    assert checkpoints.newest(training_in(location)) is not None
 
 
 @pytest.mark.slow
@@ -64,7 +65,7 @@ def test_workers_whose_clocks_differ_agree_on_the_steps_of_a_time_budget(tiny_da
     with two_workers(ended, [sys.executable, "-c", CLOCKS_DIFFER, *command[4:]]) as processes:
         pass
     assert [process.returncode for process in processes] == [0, 0], logs(ended)
-    kept = checkpoints.newest(location)
+    kept = checkpoints.newest(training_in(location))
     assert kept is not None
     assert all(f" {kept[1].step} steps fit" in text for text in logs(ended))
 
@@ -78,7 +79,7 @@ def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(tiny
         pass
     assert [process.returncode for process in processes] == [errors.TERMINATED] * 2, logs(stopped)
     assert "planted: signal 15 at block 8" in logs(stopped)[1]
-    kept = checkpoints.newest(location)
+    kept = checkpoints.newest(training_in(location))
     assert kept is not None
     assert 7 <= kept[1].step < 60
     assert all(f"stopped at step {kept[1].step} of 60" in text for text in logs(stopped))
@@ -96,10 +97,11 @@ def test_a_signal_to_one_worker_stops_both_and_they_end_as_one_process_does(tiny
     outputs = [(finished / f"out{index}").read_text() for index in range(2)]
     assert outputs[0] == outputs[1] != ""
 
-    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 60)) for folder in (alone, location))
+    one_training, training = (training_in(folder) for folder in (alone, location))
+    left, right = (checkpoints.load_state(checkpoints.step_folder(folder, 60)) for folder in (one_training, training))
     assert left.keys() == right.keys()
     for name, expected in left.items():
         assert np.abs(expected - right[name]).max() <= 1e-4 * max(np.abs(expected).max(), 1e-3), name
-    steps = [json.loads(line)["step"] for line in (location / "metrics.jsonl").read_text().splitlines()]
+    steps = [json.loads(line)["step"] for line in (training / "metrics.jsonl").read_text().splitlines()]
     assert steps == [7, 14, 21, 28, 35, 42, 49, 56, 60]
-    assert len(list((location / "samples").iterdir())) == 2
+    assert len(list((training / "samples").iterdir())) == 2

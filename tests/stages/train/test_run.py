@@ -22,21 +22,21 @@ from components.core.networks import checkpoint_networks, gan
 from components.core.networks.gan import GRID_COLUMNS
 from components.core.stage import logs
 from components.core.storage.location import Location
-from components.train import clusters, loop, run, uploads
+from components.train import clusters, loop, uploads
 from components.train.config import ResolvedConfig, TrainConfig
 from tests import programs
 from tests.conftest import classes_seen, write_dataset
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts, sheets
 from tests.inputs.damages import damage
-from tests.stages.train.attempts import SICK, curves_of, flags, left_by
+from tests.stages.train.attempts import SICK, curves_of, flags, left_by, run_all, training_in
 
 SMALL: dict[str, Any] = {"batch_size": 16, "latent_size": 8, "base_filters": 4, "steps": 30}
 SMALL |= {"log_every": 7, "sample_every": 10, "checkpoint_every": 10}
-# Of a training that takes long enough to be split over threads, and can be lengthened.
+# Of a training that takes long enough to be split over threads; its second half can be trained anew.
 THREADED: dict[str, Any] = {"accelerator": "cpu", "critic_steps": 2, "latent_size": 16, "base_filters": 16, "steps": 6}
 THREADED |= {"learning_rate_decay": "none", "virtual_shards": 2}  # `exact` takes the longer the more shards there are
-THREADED |= {"log_every": 3}  # so that a row of the log ends where the second half's means begin
+THREADED |= {"log_every": 3, "checkpoint_every": 3}
 OFTEN = {"checkpoint_every": 1}  # so many that a signal finds a training running even on a busy machine
 
 
@@ -60,7 +60,7 @@ def recorded(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> tu
     folder = tmp_path_factory.mktemp("training") / "whole"
     done = programs.run(command(tiny_dataset, folder), {**os.environ, logs.RECORDS: "1"})
     assert done.returncode == 0, done.stderr
-    return folder, done.stderr
+    return training_in(folder), done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -95,43 +95,46 @@ def test_a_training_reports_each_block_with_the_newest_samples_and_checkpoint(re
 
 
 def test_damaged_checkpoints_are_skipped_and_made_anew(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    """From the one before, or from nothing; in a folder that a user chose, only beside a whole one."""
-    keyed = str(tmp_path / "{key}")
-    named = run.resolve(TrainConfig(**SMALL, dataset=str(tiny_dataset), checkpoints=keyed)).location.path
-    for folder, where, names, how in (
-        (tmp_path / "chosen", str(tmp_path / "chosen"), ["step-0000000030/checkpoint.json"], "deleted"),
-        (named, keyed, [f"step-00000000{step}/state.npz" for step in (10, 20, 30)], "cut"),
-    ):
-        shutil.copytree(uninterrupted, folder)
+    """From the one before, or from nothing."""
+    every_state = [f"step-00000000{step}/state.npz" for step in (10, 20, 30)]
+    for how, names in (("deleted", ["step-0000000030/checkpoint.json"]), ("cut", every_state)):
+        folder = Path(shutil.copytree(uninterrupted, tmp_path / how / uninterrupted.name))
         for name in names:
             damage(folder / name, how)
-        log = trained(tiny_dataset, where)
+        log = trained(tiny_dataset, folder.parent)
         assert all(Path(name).name in log for name in names)
         assert left_by(folder) == left_by(uninterrupted)
         for name in names:
             assert (folder / name).read_bytes() == (uninterrupted / name).read_bytes(), name
-    for step in (10, 20, 30):
-        damage(tmp_path / "chosen" / f"step-00000000{step}" / "state.npz", "cut")
-    done = train(tiny_dataset, tmp_path / "chosen")
-    assert done.returncode == errors.BAD_CONFIGURATION
-    assert (tmp_path / "chosen" / "step-0000000030").exists()
 
 
-def test_a_file_and_a_folder_of_something_else_are_refused_untouched(tiny_dataset: Path, tmp_path: Path) -> None:
-    folder, file = tmp_path / "other", tmp_path / "other" / "notes.txt"
-    folder.mkdir()
+def test_a_checkpoint_under_the_name_of_another_step_is_removed_like_a_damaged_one(
+    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(uninterrupted, tmp_path / uninterrupted.name))
+    checkpoints.step_folder(folder, 30).rename(checkpoints.step_folder(folder, 40))
+    log = trained(tiny_dataset, tmp_path)
+    assert f"passed over: {checkpoints.step_folder(folder, 40)} holds the checkpoint of step 30" in log
+    assert "resuming at step 20 of 30" in log
+    assert checkpoints.steps(folder) == [10, 20, 30]
+    assert left_by(folder) == left_by(uninterrupted)
+
+
+def test_a_file_in_place_of_the_folder_is_refused_untouched(tiny_dataset: Path, tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
     file.touch()
-    for place in (file, folder):
-        done = train(tiny_dataset, place)
-        assert (done.returncode, "something else than a training" in done.stderr) == (errors.BAD_CONFIGURATION, True)
-        assert [*folder.iterdir()] == [file]
+    done = train(tiny_dataset, file)
+    assert done.returncode != errors.OK
+    assert str(file) in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [*tmp_path.iterdir()] == [file]
 
 
 def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
     """Its newest checkpoint is damaged, and sheets of samples are, or are none: they are passed over."""
-    folder = tmp_path / "killed"
+    folder = tmp_path / uninterrupted.name
     tenth = checkpoints.step_folder(folder, 10)
-    with programs.start(command(tiny_dataset, folder, **OFTEN)) as process:
+    with programs.start(command(tiny_dataset, tmp_path, **OFTEN)) as process:
         while max(folder.glob("step-*"), default=folder / "") < tenth and process.returncode is None:
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
@@ -141,7 +144,7 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
     stray = [folder / "samples" / name for name in ("step-0000000001.png", "step-copy.png")]
     for path in stray:
         path.write_bytes(b"no PNG")
-    log = trained(tiny_dataset, folder)
+    log = trained(tiny_dataset, tmp_path)
     for path in stray:
         path.unlink()
     assert "resuming at step" in log
@@ -153,14 +156,15 @@ def test_sigkill_and_the_same_command_again(tiny_dataset: Path, uninterrupted: P
 @pytest.mark.slow
 def test_a_time_budget_becomes_steps_that_are_kept_and_repeat_the_training(tiny_dataset: Path, tmp_path: Path) -> None:
     """A signal ends the training, and the step reached is kept, as are all before it."""
-    folder, lines, budget = tmp_path / "budget", [], {"minutes": 0.02, "log_every": 1}
+    place, lines, budget = tmp_path / "budget", [], {"minutes": 0.02, "log_every": 1}
     # A busy machine has time for few steps, so the signal comes after the first.
-    with programs.start(command(tiny_dataset, folder, keep_checkpoints=0, **budget, **OFTEN)) as process:
+    with programs.start(command(tiny_dataset, place, keep_checkpoints=0, **budget, **OFTEN)) as process:
         for line in process.stderr:
             lines.append(line)
             if " step 1 of " in line:
                 process.send_signal(signal.SIGTERM)
     assert process.returncode == errors.TERMINATED, "".join(lines)
+    folder = training_in(place)
     stopped = checkpoints.newest(folder)
     assert stopped is not None
     steps = stopped[1].settings["steps"]
@@ -168,45 +172,42 @@ def test_a_time_budget_becomes_steps_that_are_kept_and_repeat_the_training(tiny_
     assert f" {steps} steps fit" in "".join(lines)
     assert f"stopped at step {stopped[1].step} of {steps}, which is saved" in "".join(lines)
     assert checkpoints.steps(folder) == [*range(1, stopped[1].step + 1)]
-    assert "resuming at step" in trained(tiny_dataset, folder, **budget)
+    assert "resuming at step" in trained(tiny_dataset, place, **budget)
     assert checkpoints.steps(folder)[-1] == steps
     trained(tiny_dataset, tmp_path / "steps", steps=steps, log_every=1)
-    assert left_by(folder) == left_by(tmp_path / "steps")
-    refused = train(tiny_dataset, folder, minutes=0.03, log_every=1)
-    assert refused.returncode == errors.BAD_CONFIGURATION
-    assert "minutes" in refused.stderr
+    assert left_by(folder) == left_by(training_in(tmp_path / "steps"))
 
 
 def test_a_complete_training_is_not_trained_again(tiny_dataset: Path, uninterrupted: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"}
-    assert "already complete" in trained(tiny_dataset, uninterrupted)
+    assert "already complete" in trained(tiny_dataset, uninterrupted.parent)
     assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*") if path.name != ".lock"} == before
 
 
 def test_a_complete_training_in_a_bucket_fetches_none(tiny_dataset: Path, uninterrupted: Path, bucket: Server) -> None:
     Location.of("gs://b/dataset").commit(tiny_dataset, datasets.MANIFEST)
     for checkpoint in uninterrupted.glob("step-*"):
-        Location.of(f"gs://b/training/{checkpoint.name}").commit(checkpoint, checkpoints.MANIFEST)
-    assert "already complete" in trained("gs://b/dataset", "gs://b/training")
+        location = Location.of(f"gs://b/trainings/{uninterrupted.name}/{checkpoint.name}")
+        location.commit(checkpoint, checkpoints.MANIFEST)
+    assert "already complete" in trained("gs://b/dataset", "gs://b/trainings")
     assert [path.name for path in Location.of("gs://b/dataset").path.iterdir()] == [datasets.MANIFEST]
 
 
 @pytest.mark.slow
 def test_two_at_once_in_one_folder_end_as_one(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "both"
-    both = [programs.start(command(tiny_dataset, folder)) for _ in range(2)]
+    both = [programs.start(command(tiny_dataset, tmp_path)) for _ in range(2)]
     messages = [process.communicate()[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], messages
     assert any("another process" in message for message in messages)
-    assert left_by(folder) == left_by(uninterrupted)
+    assert left_by(training_in(tmp_path)) == left_by(uninterrupted)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("bucket")
 def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_stays(tiny_dataset: Path) -> None:
     """Without a penalty: exit code, signal and step, and no checkpoint of bad windows, here and in its bucket."""
-    location = Location.of("gs://b/training")
-    done = train(tiny_dataset, str(location), **SICK)
+    done = train(tiny_dataset, "gs://b/trainings", **SICK)
+    (location,) = Location.of("gs://b/trainings").children()
     assert done.returncode == errors.DEFECT, done.stderr
     for named in ("excess_slope", "step 1200", "since step 600", "checkpoint of step 600", "critic_learning_rate"):
         assert named in done.stderr
@@ -223,8 +224,9 @@ def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(tiny_datas
     changes = {"steps": 300, "base_filters": 8, "ema_decay": 0.98}
     changes |= {"critic_learning_rate": 2.4e-3, "generator_learning_rate": 1.2e-3}  # fast, for so few steps
     every = {"log_every": 100, "sample_every": 300, "checkpoint_every": 300}
-    trained(tiny_dataset, tmp_path / "t", conditioning="class", **changes, **every)
-    folder = checkpoints.step_folder(tmp_path / "t", 300)
+    trained(tiny_dataset, tmp_path, conditioning="class", **changes, **every)
+    training = training_in(tmp_path)
+    folder = checkpoints.step_folder(training, 300)
     labels = np.arange(300) % 3
     latents = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
     inputs = gan.with_labels(tf.constant(latents), tf.constant(labels, tf.int32), 3)
@@ -234,7 +236,7 @@ def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(tiny_datas
     manifest = checkpoints.Manifest.of(folder)
     assert manifest.network["classes"] == 3
     assert sum(manifest.class_counts) == 300
-    cells = sheets.images_of((tmp_path / "t" / "samples" / "step-0000000300.png").read_bytes(), 12, 10)
+    cells = sheets.images_of((training / "samples" / "step-0000000300.png").read_bytes(), 12, 10)
     assert cells.shape == (3, GRID_COLUMNS, 12, 10, 1)
     assert np.mean(classes_seen(cells.reshape(-1, 12, 10, 1)) == np.repeat(np.arange(3), GRID_COLUMNS)) > 0.8
 
@@ -247,7 +249,8 @@ def centers_of(checkpoint: Path) -> np.ndarray:
 def test_images_without_labels_are_trained_on_by_clusters_that_stay(unlabeled_dataset: Path, tmp_path: Path) -> None:
     changes = {"steps": 4, "checkpoint_every": 2, "learning_rate_decay": "none", "keep_checkpoints": 0}
     assert "into 2 clusters" in trained(unlabeled_dataset, tmp_path / "whole", **changes)
-    whole, half = (checkpoints.step_folder(tmp_path / "whole", step) for step in (4, 2))
+    training = training_in(tmp_path / "whole")
+    whole, half = (checkpoints.step_folder(training, step) for step in (4, 2))
     manifest = checkpoints.Manifest.of(whole)
     images = dataset_reader.open_split(str(unlabeled_dataset), datasets.Manifest.of(str(unlabeled_dataset)), "train")
     centers = clusters.find(images, 2, seed=0)
@@ -257,20 +260,21 @@ def test_images_without_labels_are_trained_on_by_clusters_that_stay(unlabeled_da
 
     # As if they had been found in another order.
     state = {**checkpoints.load_state(half), clusters.CENTERS: centers[::-1]}
-    shutil.copytree(tmp_path / "whole", tmp_path / "swapped", ignore=shutil.ignore_patterns("step-*"))
-    checkpoints.save(tmp_path / "swapped", checkpoints.Manifest.of(half), state)
-    trained(unlabeled_dataset, tmp_path / "swapped", **changes)
-    resumed = checkpoints.step_folder(tmp_path / "swapped", 4)
+    swapped = tmp_path / "swapped" / training.name
+    shutil.copytree(training, swapped, ignore=shutil.ignore_patterns("step-*"))
+    checkpoints.save(swapped, checkpoints.Manifest.of(half), state)
+    trained(unlabeled_dataset, swapped.parent, **changes)
+    resumed = checkpoints.step_folder(swapped, 4)
     np.testing.assert_array_equal(centers_of(resumed), centers[::-1])
     assert checkpoints.Manifest.of(resumed).class_counts == manifest.class_counts[::-1]
     trained(unlabeled_dataset, tmp_path / "warm", initial_checkpoint=resumed, **changes)
-    np.testing.assert_array_equal(centers_of(checkpoints.step_folder(tmp_path / "warm", 4)), centers[::-1])
+    warm = checkpoints.step_folder(training_in(tmp_path / "warm"), 4)
+    np.testing.assert_array_equal(centers_of(warm), centers[::-1])
 
 
 @pytest.mark.parametrize(
     ("changes", "code", "message"),
     [
-        ({"seed": 5}, 64, "seed was 0 there and is 5 now"),
         ({"dataset": "nowhere"}, 65, "no dataset at nowhere"),
         ({"dataset_digest": "0" * 64}, 65, "expected 0000"),
         ({"accelerator": "gpu"}, 64, "`gpu` extra"),
@@ -279,10 +283,9 @@ def test_images_without_labels_are_trained_on_by_clusters_that_stay(unlabeled_da
     ],
 )
 def test_bad_input_is_one_clear_line(
-    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path, changes: dict[str, Any], code: int, message: str
+    tiny_dataset: Path, tmp_path: Path, changes: dict[str, Any], code: int, message: str
 ) -> None:
-    folder = tmp_path if "accelerator" in changes else uninterrupted
-    done = train(**{"dataset": tiny_dataset, "folder": folder, **changes})
+    done = train(**{"dataset": tiny_dataset, "folder": tmp_path, **changes})
     assert done.returncode == code, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -296,27 +299,7 @@ def test_too_little_memory_names_the_settings_to_lower(error: Exception, monkeyp
     monkeypatch.setattr(loop, "Session", fail)
     config = TrainConfig(dataset="d", checkpoints="c", accelerator="cpu", batch_size=4096, base_filters=1024)
     with pytest.raises(errors.ConfigError, match="a batch of 4096 and base_filters 1024"):
-        loop.train(ResolvedConfig(config, artifacts.dataset(), Location.of("c"), ("none", []), {}), None)
-
-
-def test_a_checkpoint_from_elsewhere_is_refused(tiny_dataset: Path, uninterrupted: Path, tmp_path: Path) -> None:
-    """Copied into a training with other settings, or under another name; refused without TensorFlow."""
-    (tmp_path / "tensorflow.py").write_text("raise SystemExit('TensorFlow was imported')")
-    without = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    other, renamed, stray = (tmp_path / name for name in ("other", "renamed", "stray"))
-    for folder, name in ((other, "step-0000000030"), (renamed, "step-0000000040"), (stray, "step-1")):
-        shutil.copytree(uninterrupted / "step-0000000030", folder / name)
-    for folder, changes, message in (
-        (other, {"seed": 5}, "seed was 0 there and is 5 now"),
-        (renamed, {}, "rename it to step-0000000030"),
-        (stray, {}, str(stray)),
-    ):
-        done = subprocess.run(
-            command(tiny_dataset, folder, **changes), capture_output=True, text=True, check=False, env=without
-        )
-        assert done.returncode == errors.BAD_CONFIGURATION, done.stderr
-        assert message in done.stderr
-        assert "Traceback" not in done.stderr
+        loop.train(ResolvedConfig(config, artifacts.dataset(), Location.of("c"), ("none", [])), None)
 
 
 @pytest.mark.long
@@ -325,19 +308,17 @@ def test_exact_keeps_the_same_bytes_over_1_2_4_8_and_1_replicas(tiny_dataset: Pa
     whole, spread = tmp_path / "one", tmp_path / "spread"
     exact = {"reproducibility": "exact", "learning_rate_decay": "none"}
     trained(tiny_dataset, whole, **exact)
-    # Each leg ends at a row of the log: a last step always has one, and the next row is the mean since then.
-    legs = ((7, 1), (14, 2), (21, 4), (28, 8), (30, 1))
-    for steps, replicas in legs:
-        trained(tiny_dataset, spread, **exact, steps=steps, accelerator="cpu", replicas=replicas)
-    # Each leg has a sheet of samples at its end too.
-    outputs, ends = left_by(spread), [steps for steps, _ in legs[:-1]]
-    for step in ends:
-        outputs["samples"].pop(f"step-{step:010d}.png")
-    outputs["curves"]["samples"] = [sample for sample in outputs["curves"]["samples"] if sample[0] not in ends]
-    assert left_by(whole) == outputs
-    shorter = train(tiny_dataset, whole, **exact, steps=21)
-    assert shorter.returncode == errors.BAD_CONFIGURATION
-    assert "at least 30" in shorter.stderr
+    # Each leg but the last is stopped at a row of the log.
+    legs = [
+        {"flags": flags(tiny_dataset, spread, **{**SMALL, **exact, "accelerator": "cpu", "replicas": replicas})}
+        for replicas in (1, 2, 4, 8, 1)
+    ]
+    results = run_all([*({**leg, "plan": [["row", 1, signal.SIGTERM]]} for leg in legs[:-1]), legs[-1]])
+    assert [code for code, _ in results] == [*[errors.TERMINATED] * 4, 0], "\n".join(log for _, log in results)
+    for (_, stopped), (_, resumed), step in zip(results[:-1], results[1:], (7, 14, 21, 28), strict=True):
+        assert f"stopped at step {step} of 30" in stopped
+        assert f"resuming at step {step} of 30" in resumed
+    assert left_by(training_in(whole)) == left_by(training_in(spread))
 
 
 @pytest.fixture(scope="module")
@@ -363,7 +344,7 @@ runpy.run_module("components", run_name="__main__")
 
 
 def bits_and_threads(folder: Path) -> tuple[str, object]:
-    manifest = checkpoints.Manifest.of(checkpoints.step_folder(folder, THREADED["steps"]))
+    manifest = checkpoints.Manifest.of(checkpoints.step_folder(training_in(folder), THREADED["steps"]))
     return manifest.state_sha256, manifest.made_with["threads"]
 
 
@@ -372,7 +353,8 @@ def test_exact_gives_the_same_bits_for_any_number_of_threads_and_cores(large_ima
     straight, moved = tmp_path / "straight", tmp_path / "moved"
     exact: dict[str, Any] = {"reproducibility": "exact"}
     threaded(large_images, straight, 4, **exact)
-    threaded(large_images, moved, 2, steps=3, **exact)
+    threaded(large_images, moved, 2, **exact)
+    checkpoints.remove_after(training_in(moved), 3)
     log = threaded(large_images, moved, cores={min(os.sched_getaffinity(0))}, **exact)
     assert bits_and_threads(moved) == bits_and_threads(straight)
     assert bits_and_threads(moved)[1] == 1
@@ -383,11 +365,11 @@ def test_exact_gives_the_same_bits_for_any_number_of_threads_and_cores(large_ima
 @pytest.mark.slow
 def test_standard_training_records_its_threads_and_warns_where_they_change(large_images: Path, tmp_path: Path) -> None:
     """The third training shows that threads do change bits here; otherwise the test of `exact` would prove nothing."""
-    straight, half, resumed, moved = (tmp_path / name for name in ("straight", "half", "resumed", "moved"))
+    straight, resumed, moved = (tmp_path / name for name in ("straight", "resumed", "moved"))
     threaded(large_images, straight, 4)
-    threaded(large_images, half, 4, steps=3)
     for copy in (resumed, moved):
-        shutil.copytree(half, copy)
+        shutil.copytree(straight, copy)
+        checkpoints.remove_after(training_in(copy), 3)
     assert "bits may differ" not in threaded(large_images, resumed, 4)
     assert bits_and_threads(resumed) == bits_and_threads(straight)
     assert bits_and_threads(straight)[1] == 4

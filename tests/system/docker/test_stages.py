@@ -34,17 +34,18 @@ def test_from_digits_to_a_champion(run: Run, preprocess_image: str, train_image:
     source = ("--source", "digits")
     decided = stage("decide", *source, "--registry", "/data/registry")
     assert decided["decision"] == "RUN"
-    stage("preprocess", *source, "--height", 16, "--width", 16, "--dataset", "/data/dataset")
-    data = ("--dataset", "/data/dataset")
+    dataset = stage("preprocess", *source, "--height", 16, "--width", 16, "--dataset", "/data/datasets")
+    data = ("--dataset", dataset["dataset_uri"])
     checkpoint = stage("train", *data, *TRAINING, "--checkpoints", "/data/checkpoints")
-    embedding = stage("embed", *data, "--embedding", "/data/embedding", "--classifier_epochs", 2)
+    embedding = stage("embed", *data, "--embedding", "/data/embeddings", "--classifier_epochs", 2)
     judged = ("--checkpoint", checkpoint["checkpoint_uri"], "--embedding", embedding["embedding_uri"], *data)
-    exported = stage("export", "--checkpoint", checkpoint["checkpoint_uri"], "--model", "/data/model")
+    exported = stage("export", "--checkpoint", checkpoint["checkpoint_uri"], "--model", "/data/models")
     against = ("--registry", "/data/registry", "--sample_count", 200, *LIMITS)
-    evaluation = stage("evaluate", *judged, *against, "--evaluation", "/data/evaluation")
-    assert (shared_folder / "evaluation" / "report.html").stat().st_size > 10_000
+    evaluation = stage("evaluate", *judged, *against, "--evaluation", "/data/evaluations")
+    written = shared_folder / Path(evaluation["evaluation_uri"]).relative_to("/data")
+    assert (written / "report.html").stat().st_size > 10_000
 
-    verdict = json.loads((shared_folder / "evaluation" / "verdict.json").read_text())
+    verdict = json.loads((written / "verdict.json").read_text())
     assert verdict["verdict"] == "PROMOTE", verdict
     inputs = ("--model", exported["model_uri"], "--evaluation", evaluation["evaluation_uri"])
     published = stage("publish", *inputs, "--registry", "/data/registry", "--recipe", decided["recipe"])

@@ -33,8 +33,10 @@ def write_idx(folder: Path, images: int) -> Path:
     return folder
 
 
-def content(folder: Path) -> dict[str, str]:
-    return {path.name: digests.sha256_of_file(path) for path in folder.iterdir()}
+def content(datasets: Path) -> dict[str, str]:
+    """Return the sha256 of each file of the one dataset in a folder."""
+    (dataset,) = datasets.iterdir()
+    return {path.name: digests.sha256_of_file(path) for path in dataset.iterdir()}
 
 
 @pytest.fixture(scope="session", params=["idx", "images"])
@@ -50,9 +52,9 @@ def settings(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def direct_runner_files(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    dataset = tmp_path_factory.mktemp("direct") / "dataset"
-    preprocess.run(PreprocessConfig(dataset=str(dataset), **settings))
-    return content(dataset)
+    datasets = tmp_path_factory.mktemp("direct")
+    preprocess.run(PreprocessConfig(dataset=str(datasets), **settings))
+    return content(datasets)
 
 
 class Stage:
@@ -60,11 +62,11 @@ class Stage:
 
     def __init__(self, folder: Path, settings: dict[str, Any], beam_options: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.dataset = folder / "dataset"
+        self.datasets = folder / "datasets"
         self._mark = str(uuid.uuid4())
         self._stderr = folder / "stderr"
         words = [f"--{name}={value}" for name, value in settings.items()]
-        command = [sys.executable, "-m", "components", "preprocess", f"--dataset={self.dataset}", *words]
+        command = [sys.executable, "-m", "components", "preprocess", f"--dataset={self.datasets}", *words]
         with self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [*command, f"--beam_options={beam_options}"],

@@ -67,7 +67,7 @@ def test_same_bytes(
     assert started.wait() == errors.OK, started.stderr
     after = flink_cluster.jobs(cluster.rest)
     assert [after[job] for job in after.keys() - before] == ["FINISHED"]  # proof of who ran it
-    assert content(started.dataset) == direct_runner_files
+    assert content(started.datasets) == direct_runner_files
     assert started.processes() == {}
 
 
@@ -76,10 +76,10 @@ def test_a_stage_that_is_stopped_leaves_no_dataset(
 ) -> None:
     """Beam's job server does not end a canceled batch job; nobody uses the files that its workers still write."""
     started = stage({"source": write_idx(tmp_path / "idx", 60_000)}, cluster.options)
-    until(lambda: [*started.dataset.parent.rglob("*.rows")])
+    until(lambda: [*started.datasets.rglob("*.rows")])
     started.process.send_signal(signal.SIGTERM)
     assert started.wait() == errors.TERMINATED, started.stderr
     assert "preprocess: terminated; run the command again to resume" in started.stderr
     assert started.processes() == {}
     until(lambda: {*flink_cluster.jobs(cluster.rest).values()} <= {"CANCELED", "FAILED", "FINISHED"}, 300)
-    assert not started.dataset.exists()
+    assert not [*started.datasets.glob("[!.]*")]

@@ -73,7 +73,7 @@ def test_prism_that_beam_starts_outlives_a_sigint_that_is_ignored(
     source = write_idx(tmp_path / "idx", 10_000)
     with ignoring(signal.SIGINT):
         started = stage({"source": source}, f"--runner=PrismRunner --prism_location={prism}")
-    until(lambda: started.process.poll() is not None or list(started.dataset.parent.rglob("*.rows")))
+    until(lambda: started.process.poll() is not None or list(started.datasets.rglob("*.rows")))
     assert started.process.poll() is None, started.stderr
     status = Path(f"/proc/{started.process.pid}/status").read_text()
     started.process.send_signal(signal.SIGINT)
@@ -96,4 +96,4 @@ def test_a_runner_that_ends_in_the_middle_is_reported(
     failure = r" E preprocess: PortableRunner failed: .*; see its log .*workers$"
     assert re.search(failure, started.stderr, re.MULTILINE)
     assert started.processes() == {}
-    assert not list(started.dataset.parent.glob("*dataset*"))  # neither whole nor in part
+    assert not list(started.datasets.glob("*"))  # neither whole nor in part

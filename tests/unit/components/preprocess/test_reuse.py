@@ -45,8 +45,9 @@ def run(source: Path | str, dataset: Path | str, **settings: Any) -> dict[str, A
     return preprocess.run(PreprocessConfig(source=str(source), dataset=str(dataset), **options)).parameters
 
 
-def content(folder: Path) -> dict[str, str]:
-    files = {path.name: digests.sha256_of_file(path) for path in folder.iterdir() if path.name != datasets.MANIFEST}
+def content(folder: Path | str) -> dict[str, str]:
+    paths = [path for path in Path(folder).iterdir() if path.name != datasets.MANIFEST]
+    files = {path.name: digests.sha256_of_file(path) for path in paths}
     return {**files, "digest": datasets.Manifest.of(str(folder)).digest}
 
 
@@ -55,7 +56,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the pictures 0 to 59 in its folder `pets`, and their dataset, `datasets/first`."""
     folder = tmp_path_factory.mktemp("first")
     write(folder / "pets", range(60))
-    run(folder / "pets", folder / "datasets" / "first")
+    Path(run(folder / "pets", folder / "datasets")["dataset_uri"]).rename(folder / "datasets" / "first")
     return folder
 
 
@@ -105,12 +106,12 @@ def test_any_change_gives_the_dataset_made_from_scratch(tmp_path: Path, seed: in
             "seed": (0, 0, 0, 5)[generation],
         }
         index_setting: dict[str, str] = {"source_index": str(index)} if generation % 2 else {}
-        outputs = run(source, earlier / f"{generation}", previous_datasets=str(earlier), **index_setting, **settings)
-        run(source, tmp_path / f"scratch-{generation}", **settings)
-        assert content(earlier / f"{generation}") == content(tmp_path / f"scratch-{generation}")
+        outputs = run(source, earlier, previous_datasets=str(earlier), **index_setting, **settings)
+        scratch = run(source, tmp_path / "scratch", **settings)["dataset_uri"]
+        assert content(outputs["dataset_uri"]) == content(scratch)
         reusable = [path for path in source.rglob("*.png") if path.read_bytes() in seen]
         manifest = datasets.Manifest.of(outputs["dataset_uri"], outputs["dataset_digest"])
-        assert manifest.quarantine == datasets.Manifest.of(str(tmp_path / f"scratch-{generation}")).quarantine
+        assert manifest.quarantine == datasets.Manifest.of(scratch).quarantine
         assert manifest.made_with.get("reused", {}).get("images", 0) == len(reusable)
         assert (f"{len(reusable)} reused" in outputs["summary"]) == bool(reusable)
         assert bool(reusable) == bool(generation)
@@ -143,15 +144,16 @@ def test_what_is_known_is_not_read_and_what_was_decoded_is_not_decoded(
     monkeypatch.setattr(pool, "decode_all", noting_decode)
     undecodable = {path.name for path in source.rglob("*.png") if b"no image" in path.read_bytes()}
     assert len(undecodable) == 8
-    run(source, kept / "2", previous_datasets=str(kept), source_index=index, source_fingerprint=fingerprint)
+    settings = {"source_index": index, "source_fingerprint": fingerprint}
+    second = run(source, kept, previous_datasets=str(kept), **settings)["dataset_uri"]
     assert sorted(opened) == sorted({"100.png", "101.png"} | undecodable)
     assert len(decoded) == len(opened)
     opened.clear()
     decoded.clear()
-    run(source, kept / "3", previous_datasets=str(kept), seed=1)
+    third = run(source, kept, previous_datasets=str(kept), seed=1)["dataset_uri"]
     assert len(opened) == 62 + len(undecodable)  # hashed; unknown images are read again
     assert len(decoded) == len(undecodable)
-    assert datasets.Manifest.of(str(kept / "3")).made_with["reused"] == {"images": 54, "datasets": ["2"]}
+    assert datasets.Manifest.of(third).made_with["reused"] == {"images": 54, "datasets": [Path(second).name]}
 
 
 def flip(path: Path) -> None:
@@ -182,8 +184,8 @@ def test_damage_is_reported_and_changes_nothing(
 ) -> None:
     expected = content(kept / "first")
     DAMAGE[damage](kept / "first" / name)
-    outputs = run(tmp_path / "pets", kept / "second", previous_datasets=str(kept))
-    assert content(kept / "second") == expected
+    outputs = run(tmp_path / "pets", kept, previous_datasets=str(kept))
+    assert content(outputs["dataset_uri"]) == expected
     assert ("reused" in outputs["summary"]) == (name != datasets.MANIFEST)
     warnings = [record.getMessage() for record in caplog.records if record.name.endswith((".reuse", ".run"))]
     assert any(str((kept / "first" / name).with_suffix("")) in line for line in warnings), warnings
@@ -194,16 +196,16 @@ def test_datasets_that_have_nothing_to_offer(
     kept: Path, tmp_path: Path, idx_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (kept / "first").rename(kept / ".tmp-first")
-    run(idx_folder, kept / "numbers", height=0, width=0, previous_datasets=str(kept))
-    assert not list((kept / "numbers").glob("*.members"))
-    run(tmp_path / "pets", kept / "larger", height=9, width=9)
+    run(idx_folder, kept, height=0, width=0, previous_datasets=str(kept))
+    assert not list(kept.glob("[!.]*/*.members"))
+    larger = run(tmp_path / "pets", kept, height=9, width=9)["dataset_uri"]
     with caplog.at_level(logging.INFO):
-        run(tmp_path / "pets", kept / "second", previous_datasets=str(kept))
-        run(tmp_path / "pets", tmp_path / "third", previous_datasets=str(tmp_path / "nowhere"))
+        second = run(tmp_path / "pets", kept, previous_datasets=str(kept))["dataset_uri"]
+        third = run(tmp_path / "pets", tmp_path / "third", previous_datasets=str(tmp_path / "nowhere"))["dataset_uri"]
     assert caplog.text.count("skipped /") == 1
-    assert f"skipped {kept / 'larger'}: " in caplog.text
+    assert f"skipped {larger}: " in caplog.text
     assert caplog.text.count("60 images: 60 new, 0 reused\n") == 2
-    assert content(kept / "second") == content(kept / ".tmp-first") == content(tmp_path / "third")
+    assert content(second) == content(kept / ".tmp-first") == content(third)
 
 
 def test_sources_and_datasets_in_a_bucket(
@@ -213,17 +215,16 @@ def test_sources_and_datasets_in_a_bucket(
     write(tmp_path / "pets", range(60, 66))
     for path in (tmp_path / "pets").rglob("*.png"):
         buckets.create(f"gs://b/pets/{path.relative_to(tmp_path / 'pets').as_posix()}", path)
-    run(tmp_path / "pets", tmp_path / "from scratch")
-    first = run(kept.parent / "pets", "gs://b/datasets/first")
-    assert first["dataset_digest"] == datasets.Manifest.of(str(tmp_path / "from scratch")).digest
+    scratch = run(tmp_path / "pets", tmp_path / "from scratch")
+    first = run(kept.parent / "pets", "gs://b/datasets")
+    assert first["dataset_digest"] == scratch["dataset_digest"]
     caplog.set_level(logging.INFO)
     for source in (tmp_path / "pets", "gs://b/pets"):
         shutil.rmtree(Location.of("gs://b").path)
-        outputs = run(source, "gs://b/datasets/{key}", previous_datasets="gs://b/datasets", seed=1)
+        outputs = run(source, "gs://b/datasets", previous_datasets="gs://b/datasets", seed=1)
         assert f"66 images: 9 new, 57 reused from {Path(first['dataset_uri']).name}" in caplog.text
         caplog.clear()
-        run(source, tmp_path / "again", seed=1)
-        again = content(tmp_path / "again")
+        again = content(run(source, tmp_path / "again", seed=1)["dataset_uri"])
         assert outputs["dataset_digest"] == again["digest"]
         assert content(Location.of(outputs["dataset_uri"]).require(datasets.MANIFEST, "dataset").path) == again
         Location.of(outputs["dataset_uri"]).remove()

@@ -85,7 +85,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 
 
 def train(accelerator: str = "multi-worker") -> None:
-    config = TrainConfig(dataset="/d", checkpoints="/c/{key}", accelerator=accelerator, steps=60)
+    config = TrainConfig(dataset="/d", checkpoints="/c", accelerator=accelerator, steps=60)
     tf_job.train(copy.deepcopy(_TEMPLATE), config, Location.of("/c/k"))
 
 
@@ -93,7 +93,7 @@ def test_workers_get_the_settings_of_the_stage_and_the_rights_of_its_pod(cluster
     train()
     (job,) = cluster.jobs.values()
     pod = job["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]
-    assert {"--steps=60", "--checkpoints=/c/{key}", "--accelerator=multi-worker"} <= {*pod["containers"][0]["args"]}
+    assert {"--steps=60", "--checkpoints=/c", "--accelerator=multi-worker"} <= {*pod["containers"][0]["args"]}
     assert (pod["serviceAccountName"], pod["securityContext"]) == ("pipeline-runner", {"fsGroup": 0})
     rights = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
     assert pod["containers"][0]["securityContext"] == rights

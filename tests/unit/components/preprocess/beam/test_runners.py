@@ -16,7 +16,7 @@ from tests import servers
 
 
 def run(tmp_path: Path, beam_options: str) -> None:
-    preprocess.run(PreprocessConfig(source="digits", dataset=str(tmp_path / "dataset"), beam_options=beam_options))
+    preprocess.run(PreprocessConfig(source="digits", dataset=str(tmp_path), beam_options=beam_options))
 
 
 @pytest.mark.parametrize(
