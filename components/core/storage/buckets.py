@@ -15,7 +15,6 @@ import functools
 import logging
 import os
 import threading
-import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,7 +123,7 @@ def stat(uri: str) -> Stored | None:
 
     def ask(blob: "Blob") -> Stored:
         blob.reload(timeout=REQUEST_SECONDS, retry=_retry())
-        return _stored(blob)
+        return _stored(blob, blob.size)
 
     with contextlib.suppress(_Missing):
         return _request(uri, "read", ask)
@@ -140,8 +139,8 @@ def read(uri: str) -> tuple[bytes, Stored] | None:
 
 def content_of(listed: Stored) -> bytes | None:
     """Return the content of a listed object, such as an image; None if it has changed. `DataError` if it is gone."""
-    content, stored = _request(listed.uri, "read", functools.partial(_get, size=listed.bytes))
-    return content if (len(content), stored.crc32c) == (listed.bytes, listed.crc32c) else None
+    content, stored = _request(listed.uri, "read", _get)
+    return content if (stored.bytes, stored.crc32c) == (listed.bytes, listed.crc32c) else None
 
 
 def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
@@ -149,7 +148,7 @@ def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
     import google_crc32c
 
     def ask(blob: "Blob") -> bytes:
-        content, _ = _get(blob, span=f"bytes={start}-{start + size - 1}")
+        content = _content(blob, start=start, end=start + size - 1)
         actual = google_crc32c.value(content)
         if len(content) != size or actual != crc32c:
             raise _DamagedOnItsWay(f"{len(content):,} bytes with crc32c {actual}, expected {size:,} with {crc32c}")
@@ -182,7 +181,7 @@ def below(uri: str) -> Iterator[Stored]:
             retry=_retry(),
         )
         for blob in blobs:
-            yield _stored(blob)
+            yield _stored(blob, blob.size)
 
 
 def delete(stored: Stored) -> None:
@@ -225,51 +224,29 @@ def size_and_checksum(source: Path | bytes) -> tuple[int, str]:
     return len(source) if isinstance(source, bytes) else source.stat().st_size, checksum(source)
 
 
-def _get(blob: "Blob", span: str = "", size: int | None = None) -> tuple[bytes, Stored]:
-    """Return the content of an object, or of a span of it, and the object as it was then, by one request.
+def _get(blob: "Blob") -> tuple[bytes, Stored]:
+    content = _content(blob)
+    return content, _stored(blob, len(content))
 
-    Without the layers of the client, for speed. No content of an object that has another size than `size`.
+
+def _content(blob: "Blob", start: int | None = None, end: int | None = None) -> bytes:
+    """Return the content of an object as it is stored, or a span of it, whose checksum is not compared, with its end.
+
+    The library's own retry would give up at a broken answer about an object that is missing.
     """
-    import urllib3
-    from google.api_core import exceptions
-
-    name = "/".join(urllib.parse.quote(part, safe="") for part in (blob.bucket.name, "o", blob.name))
-    url = f"{_client().api_endpoint}/download/storage/v1/b/{name}?alt=media"
-    headers = {"Accept-Encoding": "gzip", **({"Range": span} if span else {})}
-    options = {"retries": False, "timeout": REQUEST_SECONDS, "preload_content": False, "decode_content": False}
-
-    def send() -> tuple[bytes | None, Any]:
-        try:
-            response = _THREAD.http.request("GET", url, headers=headers, **options)
-            if response.status == 200 and size not in (None, int(response.headers.get("Content-Length", size or 0))):
-                response.close()
-                return None, response.headers
-            content: bytes = response.read()
-        except urllib3.exceptions.HTTPError as error:
-            raise ConnectionError(str(error)) from None
-        if response.status not in (200, 206):
-            raise exceptions.from_http_status(response.status, content.decode(errors="replace"))
-        return content, response.headers
-
-    content, answer = _retry()(send)()
-    hashes = dict(entry.strip().split("=", 1) for entry in answer.get("X-Goog-Hash", "").split(",") if entry)
-    actual = checksum(content or b"")
-    crc32c, generation = hashes.get("crc32c", actual), int(answer.get("X-Goog-Generation", 0))
-    if content is not None and not span:
-        _require_checksum(actual, crc32c)
-    uri = f"{SCHEME}{blob.bucket.name}/{blob.name}"
-    return content or b"", Stored(uri, len(content or b""), crc32c, generation)
+    options: dict[str, Any] = {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": None, "checksum": "crc32c"}
+    content: bytes = _retry()(blob.download_as_bytes)(start=start, end=end, **options)
+    return content
 
 
 def _require_checksum(actual: str, expected: str | None) -> None:
-    """Compare again, because the library does not after it had to request the rest of an answer."""
+    """Compare checksums, because the library does not after it had to request the rest of an answer."""
     if actual != expected:
         raise _DamagedOnItsWay(f"its crc32c is {actual}, expected {expected}")
 
 
-def _stored(blob: "Blob") -> Stored:
-    uri = f"{SCHEME}{blob.bucket.name}/{blob.name}"
-    return Stored(uri, int(blob.size), blob.crc32c or "", int(blob.generation))
+def _stored(blob: "Blob", size: int) -> Stored:
+    return Stored(f"{SCHEME}{blob.bucket.name}/{blob.name}", size, blob.crc32c or "", int(blob.generation))
 
 
 def _request(uri: str, done: str, ask: Callable[["Blob"], _Answer]) -> _Answer:
@@ -356,7 +333,6 @@ def _client() -> "Client":
     if getattr(_THREAD, "key", None) != key:
         try:
             from google.auth.exceptions import DefaultCredentialsError
-            from google.auth.transport.urllib3 import AuthorizedHttp
             from google.cloud.storage import Client
         except ImportError:
             raise ConfigError("buckets need google-cloud-storage: pip install google-cloud-storage") from None
@@ -366,7 +342,6 @@ def _client() -> "Client":
             _THREAD.client = Client()
         except (DefaultCredentialsError, OSError):  # an OSError if there are credentials but no project
             _THREAD.client = Client.create_anonymous_client()  # enough to read public data
-        _THREAD.http = AuthorizedHttp(_THREAD.client._http.credentials)  # faster than the client's own connections
         _THREAD.key = key
         _warn_of_emulator(key[1])
     client: Client = _THREAD.client
