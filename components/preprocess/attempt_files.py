@@ -58,10 +58,6 @@ class AttemptFiles:
         """Return whether there is such a file."""
         return buckets.stat(f"{self}/{name}") is not None if self.in_bucket else (self.path / name).exists()
 
-    def read(self, name: str) -> bytes:
-        """Return a file's content."""
-        return (self._folder / name).read_file()
-
     def read_note(self, name: str, kind: type[Result]) -> Result:
         """Return the value of a type that was left; `DataError` if it is damaged."""
         return self._parsed(name, lambda content: typed(kind, json.loads(content), f"{self}/{name}", signed=True))
@@ -71,9 +67,8 @@ class AttemptFiles:
         return self._parsed(name, lambda content: np.frombuffer(content, kind))
 
     def _parsed(self, name: str, parse: Callable[[bytes], Result]) -> Result:
-        content = self.read(name)
         try:
-            return parse(content)
+            return parse(self._folder.content(name) or b"")
         except (ValueError, TypeError, LookupError, RecursionError):
             raise DataError(
                 f"{self}/{name} is damaged: it is not what this stage writes; start the stage again"

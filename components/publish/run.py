@@ -47,7 +47,7 @@ def run(config: PublishConfig) -> StageResult:
     while True:
         pointer = registry.read_pointer(config.registry)
         champion = pointer.champion
-        if not pointer.generation:  # written before the first version, so that a missing one is a lost one
+        if pointer.content is None:  # written before the first version, so that a missing one is a lost one
             with contextlib.suppress(Conflict):
                 registry.move_champion(config.registry, pointer, champion)
             continue

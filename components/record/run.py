@@ -125,9 +125,9 @@ def describe(config: RecordConfig, stage_notes: list[Note], has_ended: bool = Tr
 
 def write(config: RecordConfig, record: dict[str, Any]) -> None:
     """Write the record of a run and its page, unless they exist and are the same."""
-    page = _file(config).parent / PAGE
-    if record != _read(config) or not page.fetch_file():
-        page.write_file(_page(record).encode())
+    folder = _file(config).parent
+    if record != _read(config) or folder.content(PAGE) is None:
+        (folder / PAGE).write_file(_page(record).encode())
         _file(config).write_file(atomic_files.readable_json(record))
 
 
@@ -165,8 +165,9 @@ def _samples(location: str, longest: int) -> str:
     """Return the sheet of samples as a picture in Markdown; nothing if it is missing, unreadable or too large."""
     if not location:
         return ""
+    file = Location.of(location)
     try:
-        png = Location.of(location).read_file()
+        png = file.parent.content(file.name) or b""
     except (OSError, ValueError, StageError) as error:  # a record is written without its samples
         log.warning("record: the page has no samples: %s", errors.line_of(error))
         return ""
@@ -182,9 +183,10 @@ def _file(config: RecordConfig) -> Location:
 def _read(config: RecordConfig) -> dict[str, Any] | None:
     """Return the present record; None without one, or if it is damaged."""
     file = _file(config)
-    if file.fetch_file():
-        with contextlib.suppress(DataError):
-            return atomic_files.read_json(file.path, "record")
+    content = file.parent.content(file.name)
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        record: dict[str, Any] = typed(dict[str, Any], json.loads(content or b""), "record")
+        return record
     return None
 
 

@@ -78,7 +78,7 @@ class Pointer:
     """`champion.json`, as read."""
 
     champion: Champion
-    generation: int = 0  # of the file; 0 if there was none
+    content: bytes | None = None  # of the file; None if there was none
     is_rebuilt: bool = False  # from the history, and not written yet
 
 
@@ -134,27 +134,27 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
     location = Location.of(registry)
     if not location.in_bucket and location.path.is_file():
         raise DataError(f"registry {location} is a file, not a folder")
-    problem, generation = f"no champion at {location}: {CHAMPION} is missing", 0
+    problem, content = f"no champion at {location}: {CHAMPION} is missing", None
     # Listed first, as `champion.json` is written first.
     noted = _noted(location)
     try:
-        if answer := location.read_with_generation(CHAMPION):
-            content, generation = answer
+        content = location.content(CHAMPION)
+        if content is not None:
             champion = Champion.parse(content, location / CHAMPION)
             if not noted or champion.revision >= noted[-1]:
-                return Pointer(champion, generation)
+                return Pointer(champion, content)
             problem = f"{location / CHAMPION} is older than {_name_of(noted[-1])} in {_HISTORY}"
     except Incompatible:
         raise
     except DataError as error:
         problem = str(error)
     numbers, last = versions(location), _last(location, noted)
-    if not rebuild and (numbers or generation or noted):
+    if not rebuild and (numbers or noted or content is not None):
         number = last.version if last else "N"
         raise DataError(
             f"{problem}; restore the file, or choose the version to serve: `wgan registry promote {number}`"
         )
-    return Pointer(last or dataclasses.replace(NOBODY, rolled_back=tuple(numbers)), generation, is_rebuilt=True)
+    return Pointer(last or dataclasses.replace(NOBODY, rolled_back=tuple(numbers)), content, is_rebuilt=True)
 
 
 def read_champion(registry: LocationLike) -> Champion:
@@ -168,7 +168,7 @@ def read_champion(registry: LocationLike) -> Champion:
 def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) -> None:
     """Replace `champion.json` as it was read; `Conflict` if another process replaced it."""
     note(registry, pointer.champion)  # its writer may have died
-    Location.of(registry).replace(CHAMPION, atomic_files.sealed_json(champion.to_json()), pointer.generation)
+    Location.of(registry).replace(CHAMPION, atomic_files.sealed_json(champion.to_json()), pointer.content)
     note(registry, champion)
 
 
@@ -177,7 +177,7 @@ def note(registry: LocationLike, champion: Champion) -> None:
     location, content = Location.of(registry), atomic_files.sealed_json(champion.to_json())
     if champion.version and champion.revision not in _noted(location):
         with suppress(Conflict):  # another process adds it
-            location.replace(f"{_HISTORY}/{_name_of(champion.revision)}", content, 0)
+            location.replace(f"{_HISTORY}/{_name_of(champion.revision)}", content, None)
 
 
 def add(registry: LocationLike, fill: Callable[[Path], None], model_digest: str, champion: Champion) -> int:
@@ -258,8 +258,7 @@ def damage(registry: LocationLike, number: int, champion: Champion) -> list[str]
 def damage_of_claim(registry: LocationLike, number: int) -> list[str]:
     """Return what is wrong if a version whose listed files are whole is not what was published."""
     folder, claim = version_location(registry, number).path, f"{_CLAIMS}/{number:08d}"
-    answer = Location.of(registry).read_with_generation(claim)
-    is_claimed = answer is not None and answer[0] == _claim_of(folder, models.Manifest.read(folder).digest)
+    is_claimed = Location.of(registry).content(claim) == _claim_of(folder, models.Manifest.read(folder).digest)
     files = f"{models.MANIFEST}, {recipes.Recipe.FILE}, {EVALUATION}/{evaluations.MANIFEST} or {claim}"
     return [] if is_claimed else [f"{files} is not what was published"]
 
@@ -305,8 +304,9 @@ def _last(location: Location, revisions: list[int]) -> Champion | None:
     for revision in reversed(revisions):
         file = f"{_HISTORY}/{_name_of(revision)}"
         with suppress(DataError):
-            if answer := location.read_with_generation(file):
-                return Champion.parse(answer[0], location / file)
+            content = location.content(file)
+            if content is not None:
+                return Champion.parse(content, location / file)
     return None
 
 
@@ -342,8 +342,7 @@ def _claimed(location: Location, claim: Path, taken: set[int]) -> int:
     """Return the number that another attempt claimed for a version, but none that was `taken` before, or claim one."""
     claims = _claims(location)  # listed after the versions, so that no number is missed
     for number in sorted(claims - taken):
-        answer = location.read_with_generation(f"{_CLAIMS}/{number:08d}")
-        if answer is not None and answer[0] == claim.read_bytes():
+        if location.content(f"{_CLAIMS}/{number:08d}") == claim.read_bytes():
             return number
     # From here on no number is skipped, so that another attempt at this version claims the same one, or finds ours.
     number = max(claims | taken)

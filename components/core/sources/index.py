@@ -54,7 +54,8 @@ class SourceIndex:
     def entries(self) -> Iterator[Checksum]:
         """Yield the entries. A missing or damaged index costs time, and is no error."""
         try:
-            if not self._file.fetch_file():
+            self._file.parent.fetch_files(self._file.name)
+            if not self._file.path.exists():
                 return
             with open(self._file.path, "rb") as file:
                 sha256, start = file.readline(), file.tell()

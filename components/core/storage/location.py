@@ -10,8 +10,6 @@ copied it there, or it is a version in a registry.
 
 import contextlib
 import dataclasses
-import errno
-import hashlib
 import json
 import logging
 import os
@@ -25,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from components.core import concurrent
-from components.core.errors import ConfigError, DataError, Incompatible, StageError, TransientError, naming
+from components.core.errors import ConfigError, DataError, StageError, TransientError, naming
 from components.core.storage import atomic_files, buckets, digests
 from components.core.storage.buckets import Conflict, Stored
 from components.core.storage.json_values import typed
@@ -181,11 +179,6 @@ class Location(os.PathLike[str]):
         except DataError as error:
             log.error("passed over: %s", error)
 
-    def fetch_file(self) -> bool:
-        """Update one file of a mirror from the bucket; return whether it exists."""
-        self.parent.fetch_files(self.name)
-        return self.path.exists()
-
     def fetch_files(self, suffix: str) -> None:
         """Update the files in this folder whose names end in a suffix from the bucket."""
         if not self.in_bucket:
@@ -198,12 +191,15 @@ class Location(os.PathLike[str]):
         copies = [(stored, self.path / name, "") for name, stored in wanted.items()]
         list(concurrent.transfers(_download, [copy for copy in copies if not _is_same(copy)]))
 
-    def read_file(self) -> bytes:
-        """Return one file's content, without its mirror; `FileNotFoundError` if absent."""
-        answer = buckets.read(self.uri) if self.in_bucket else (self.path.read_bytes(), None)
-        if answer is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.uri)
-        return answer[0]
+    def content(self, name: str) -> bytes | None:
+        """Return the content of a file below this folder, without the mirror; None if it is absent."""
+        path = self.path / name
+        if self.in_bucket:
+            answer = buckets.read(f"{self}/{name}")
+            return answer and answer[0]
+        with naming(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return path.read_bytes()
+        return None
 
     def write_file(self, content: bytes | Iterable[bytes]) -> None:
         """Write one file, which has no other writers, as `atomic_files` does; in a bucket over the one there too."""
@@ -215,7 +211,7 @@ class Location(os.PathLike[str]):
         """Return the files below this folder, which need not exist, by their paths within it.
 
         Left out are placeholders of empty folders in a bucket, and hidden files here, which are being written. Files
-        here have no generation, and a checksum only if `checksums`.
+        here have a checksum only if `checksums`.
         """
         files = {}
         if self.in_bucket:
@@ -238,20 +234,6 @@ class Location(os.PathLike[str]):
         """The folder of this machine for files before `create` makes them here."""
         return private("aside") if self.in_bucket else self.path
 
-    def read_with_generation(self, name: str) -> tuple[bytes, int] | None:
-        """Return the content of a file below this folder, and its generation, another for another content.
-
-        None if it is absent.
-        """
-        if self.in_bucket:
-            answer = buckets.read(f"{self}/{name}")
-            return answer and (answer[0], answer[1].generation)
-        path = self.path / name
-        with naming(path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            content = path.read_bytes()
-            return content, int.from_bytes(hashlib.sha256(content).digest()) + 1
-        return None
-
     def create(self, sources: Mapping[str, Path]) -> None:
         """Make new files below this folder of finished ones in `scratch`, by name; `Conflict` if one has other content.
 
@@ -261,23 +243,28 @@ class Location(os.PathLike[str]):
             list(concurrent.transfers(lambda name: buckets.create(f"{self}/{name}", sources[name]), sources, _UPLOADS))
             return
         for name, source in sources.items():
-            if not atomic_files.link_new(source, self.path / name):
-                stored_content, _ = self.read_with_generation(name) or (None, 0)
-                if stored_content != source.read_bytes():
-                    raise Conflict(f"{self}/{name}")
+            if not atomic_files.link_new(source, self.path / name) and self.content(name) != source.read_bytes():
+                raise Conflict(f"{self}/{name}")
 
-    def replace(self, name: str, content: bytes, generation: int) -> None:
-        """Write a file below this folder in place of the one of a generation, 0 for none; `Conflict` for another."""
+    def replace(self, name: str, content: bytes, previous: bytes | None) -> None:
+        """Write a file below this folder in place of its previous content, None for none; `Conflict` for another.
+
+        The same content that is there already stays.
+        """
         if self.in_bucket:
-            buckets.replace(f"{self}/{name}", content, generation)
+            answer = buckets.read(f"{self}/{name}")
+            stored_content, generation = (answer[0], answer[1].generation) if answer else (None, 0)
+            if stored_content == previous:
+                buckets.replace(f"{self}/{name}", content, generation)
+            elif stored_content != content:
+                raise Conflict(f"{self}/{name}")
             return
         with atomic_files.only_one(self.path):
-            stored_content, stored_generation = self.read_with_generation(name) or (None, 0)
-            if stored_content == content:
-                return
-            if stored_generation != generation:
+            stored_content = self.content(name)
+            if stored_content == previous:
+                atomic_files.write_file(self.path / name, content)
+            elif stored_content != content:
                 raise Conflict(f"{self}/{name}")
-            atomic_files.write_file(self.path / name, content)
 
     def children(self) -> list["Location"]:
         """Return the folders in this one, whose mirrors may be empty; no hidden ones."""
@@ -362,7 +349,7 @@ class Location(os.PathLike[str]):
         try:
             value: dict[str, Any] = json.loads(answer[0])
             if value["schema_version"] != SCHEMA_VERSION:
-                raise Incompatible(f"{self} is of another schema version; expected {SCHEMA_VERSION}")
+                raise ValueError(f"its schema version is not {SCHEMA_VERSION}")
             files: dict[str, Written] = typed(dict[str, Written], value["files"], "files")
             atomic_files.require_within([value["folder"], *files])
             return self / value["folder"], files
@@ -373,8 +360,8 @@ class Location(os.PathLike[str]):
     def removed_if_damaged(self, warning: str = "made again, as %s") -> Iterator[None]:
         """Remove an artifact if the block raises a `DataError` about it, and warn; go on after the block.
 
-        What another process has made since stays, and `Incompatible` is raised. In a bucket, what `committed.json`
-        names then counts as never committed.
+        What another process has made since stays. In a bucket, what `committed.json` names then counts as never
+        committed.
         """
         stored = buckets.stat(f"{self}/{COMMITTED}") if self.in_bucket else None
         handle = None
@@ -382,8 +369,6 @@ class Location(os.PathLike[str]):
             handle = None if self.in_bucket else os.open(self.path, os.O_RDONLY)
         try:
             yield
-        except Incompatible:
-            raise
         except DataError as error:
             if stored:
                 buckets.delete(stored)

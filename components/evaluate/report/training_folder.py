@@ -52,7 +52,7 @@ def timeline(training: Location, last_step: int, size: int) -> list[dict[str, An
     are read from the mirror if this machine has not uploaded them yet.
     """
     matches = [_SHEET.fullmatch(name) for name in (training / _SAMPLES).files()]
-    sheet_of_step = {int(match[1]): training / _SAMPLES / match[0] for match in matches if match}
+    sheet_of_step = {int(match[1]): match[0] for match in matches if match}
     steps = sorted(step for step in sheet_of_step if 0 < step <= last_step)
     if len(steps) > _SHEETS:
         targets = np.geomspace(steps[0], steps[-1], _SHEETS)
@@ -60,6 +60,7 @@ def timeline(training: Location, last_step: int, size: int) -> list[dict[str, An
     pictures = []
     for step in steps:
         with contextlib.suppress(OSError, ValueError):
-            png = grids.shrunk_sheet(sheet_of_step[step].read_file(), size // len(steps))
+            sheet = (training / _SAMPLES).content(sheet_of_step[step]) or b""
+            png = grids.shrunk_sheet(sheet, size // len(steps))
             pictures.append({"caption": f"step {step:,}", "png": png})
     return pictures

@@ -84,7 +84,8 @@ class Cluster:
         """Return the record of a run, or skip the test if this machine cannot reach the root."""
         if not self.records_can_be_read:
             pytest.skip(f"records are not compared: {self.root} cannot be reached from this machine")
-        record: dict[str, Any] = json.loads((Location.of(self.root) / "records" / run_id / "record.json").read_file())
+        content = (Location.of(self.root) / "records" / run_id).content("record.json")
+        record: dict[str, Any] = json.loads(content or b"")
         return record
 
     def checkpoints(self) -> int:

@@ -105,7 +105,7 @@ def trained(row: Row, strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]
     splits = dict.fromkeys(datasets.SPLITS, datasets.Split(400, [200, 200], []))
     config = with_augmentation(config_of(row), len(images))
     manifest = artifacts.dataset(image=image, splits=splits)
-    resolved = ResolvedConfig(config, manifest, Location.of("c"), conditioning_of(config, manifest), {})
+    resolved = ResolvedConfig(config, manifest, Location.of("c"), conditioning_of(config, manifest))
     chosen = labels.choose(resolved, [(images, classes)])
     network = network_of(config, image, len(chosen.names), label_features(chosen.kind))
     precision = loop.common_precision(config, None, Agreement(strategy, None))

@@ -13,7 +13,6 @@ import pytest
 from components.core import errors
 from components.core.stage import cli, run_notes
 from components.core.stage.run_notes import DONE, FAILED, RECORD, RUNNING, Note
-from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from pipeline.cluster import backend, waiting
 from tests.fakes.gcs.server import Server
@@ -63,8 +62,7 @@ def end(
 
 
 def record(run: Location) -> dict[str, Any]:
-    assert (run / RECORD).fetch_file()
-    content: dict[str, Any] = atomic_files.read_json(run / RECORD, "record")
+    content: dict[str, Any] = json.loads(run.content(RECORD) or b"")
     return content
 
 

@@ -81,7 +81,7 @@ class Stages:
         config = cli.build(stages.config_of(stage), parameters)
         parts = cache_key.key_parts(stage, config, self.world.code.get(stage, "0"))
         name, setting = CACHED_STAGES[stage]
-        folder = Path(cache_key.fill_key(getattr(config, setting), parts))
+        folder = Path(getattr(config, setting), cache_key.key_of(parts))
         assert not folder.exists(), f"{stage} was started for what is there already"
         folder.mkdir(parents=True)
         manifest = _MANIFESTS[stage](digests.digest_of({**parts, "code": ""}))

@@ -34,7 +34,7 @@ def test_a_publication_that_was_interrupted_before_the_champion_moved_ends(
     two_candidates: list[Candidate], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cut(location: str, pointer: registry.Pointer, champion: registry.Champion) -> None:
-        if pointer.generation:
+        if pointer.content is not None:
             raise OSError(errno.EIO, "cut off")
         move(location, pointer, champion)
 

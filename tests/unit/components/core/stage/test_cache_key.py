@@ -77,5 +77,3 @@ def test_a_key_follows_settings_inputs_and_code_but_no_place() -> None:
     ]
     assert len({usual, *others}) == 6
     assert len(usual) == 16
-    parts = cache_key.key_parts("train", Config())
-    assert cache_key.fill_key("runs/{key}/x", parts) == f"runs/{cache_key.key_of(parts)}/x"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.core.errors import ConfigError, DataError, describe_os_error
+from components.core.errors import DataError, describe_os_error
 from components.core.storage import atomic_files
 
 
@@ -89,16 +89,6 @@ def test_what_was_swept_in_spite_of_its_lock_never_gets_its_place(tmp_path: Path
         make()
     assert describe_os_error(caught.value) == f"No such file or directory: {location}"
     assert not location.exists()
-
-
-def test_places_that_belong_to_something_else(tmp_path: Path) -> None:
-    location = tmp_path / "place"
-    location.mkdir()
-    (location / ".lock").touch()
-    atomic_files.require_own_folder(location, "dataset", None, {"seed": 1})
-    (location / "thesis.txt").touch()
-    with pytest.raises(ConfigError, match=f"^{location} .* than a dataset"):
-        atomic_files.require_own_folder(location, "dataset", None, {"seed": 1})
 
 
 def test_only_one_holds_a_folder_and_others_wait(tmp_path: Path) -> None:
