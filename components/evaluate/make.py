@@ -15,7 +15,7 @@ from components.core.metrics import feature_spaces, intervals
 from components.core.metrics.quantities import Quantity, Scores
 from components.core.networks.gan import GRID_COLUMNS
 from components.core.registry import registry
-from components.core.reporting import charts, grids, metric_labels, pages, training_curves
+from components.core.reporting import charts, grids, lineage_table, metric_labels, pages, training_curves
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
@@ -61,6 +61,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
         "warnings": training_folder.read_warnings(logs, step),
     }
     origin = lineage.of(inputs.manifest.to_json(), inputs.checkpoint.to_json(), inputs.embedding.to_json())
+    lineage_rows = lineage_table.rows(origin)
     page = pages.render(
         _REPORT,
         numbers=numbers,
@@ -78,8 +79,8 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
             {"name": name, "evaluation": evaluated.get(name, ""), "training": trained.get(name, "")}
             for name in sorted(evaluated.keys() | trained.keys())
         ],
-        lineage_rows=[*origin.rows(), lineage.Row("champion", inputs.digests["champion_digest"])],
-        libraries=lineage.libraries_of(origin.rows()),
+        lineage_rows=[*lineage_rows, lineage_table.Row("champion", inputs.digests["champion_digest"])],
+        libraries=lineage_table.libraries_of(lineage_rows),
     )
     with location.new_folder(evaluations.MANIFEST) as folder:
         atomic_files.write_json(folder / evaluations.METRICS, numbers)

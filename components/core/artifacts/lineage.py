@@ -19,7 +19,6 @@ from components.core.storage import atomic_files, digests
 from components.core.storage.location import Location, LocationLike
 
 PARENTS = ("dataset", "checkpoint", "embedding")
-UNKNOWN = "not recorded"
 # Of a dataset: may differ between datasets of the same content.
 _DIFFERS_BY_RUN = ("source", "reused", "cropped", datasets.MEMBERS)
 _TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")  # names of its packages
@@ -45,38 +44,6 @@ def library_versions() -> dict[str, str]:
     return versions
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One row of a lineage table; a field that does not apply is empty."""
-
-    artifact: str
-    digest: str
-    code: str = ""
-    image: str = ""
-    libraries: str = ""
-
-
-def row(artifact: str, digest: str, maker: dict[str, Any]) -> Row:
-    """Return the row of an artifact from its `made_with`, which may lack fields."""
-    libraries = ", ".join(f"{name} {version}" for name, version in maker.get("libraries", {}).items())
-    return Row(artifact, digest, maker.get("code", UNKNOWN), maker.get("image", UNKNOWN), libraries or UNKNOWN)
-
-
-def initial_checkpoint(settings: dict[str, Any]) -> list[Row]:
-    """Return the row of a training's initial checkpoint, if its settings have one."""
-    digest = settings.get("initial_checkpoint_digest")
-    return [Row("initial checkpoint", digest)] if digest else []
-
-
-def libraries_of(rows: list[Row]) -> dict[str, str]:
-    """Group the names of rows by their libraries."""
-    names: dict[str, list[str]] = {}
-    for item in rows:
-        if item.libraries:
-            names.setdefault(item.libraries, []).append(item.artifact)
-    return {libraries: ", ".join(users) for libraries, users in names.items()}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lineage(Manifest):
     """The content of `lineage.json`: the inputs' manifests, and how the evaluation was made."""
@@ -94,19 +61,6 @@ class Lineage(Manifest):
     def digests(self) -> dict[str, str]:
         """The digests of dataset, checkpoint and embedding, computed from their manifests."""
         return {name: digests.digest_of_record(getattr(self, name)) for name in PARENTS}
-
-    def rows(self) -> list[Row]:
-        source, by_name = self.dataset["source"], self.digests
-        dataset, *others = (
-            row(name, by_name[name], getattr(self, name).get(digests.MADE_WITH, {})) for name in PARENTS
-        )
-        return [
-            Row(f"source ({source['kind']})", source.get("fingerprint", UNKNOWN)),
-            dataset,
-            *initial_checkpoint(self.checkpoint["settings"]),
-            *others,
-            row("evaluation", "", self.made_with),
-        ]
 
 
 def of(dataset: dict[str, Any], checkpoint: dict[str, Any], embedding: dict[str, Any]) -> Lineage:
