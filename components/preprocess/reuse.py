@@ -24,9 +24,10 @@ from PIL import features
 from components.core import errors
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape, Manifest
+from components.core.data import tfrecord
 from components.core.errors import DataError, TransientError
 from components.core.sources import source_listing
-from components.core.storage import atomic_files, digests, tfrecord
+from components.core.storage import atomic_files, digests
 from components.core.storage.location import Location
 from components.preprocess.decode import pixels
 

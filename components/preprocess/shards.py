@@ -14,8 +14,8 @@ import numpy as np
 
 from components.core import concurrent
 from components.core.artifacts import datasets
+from components.core.data import tfrecord
 from components.core.errors import TransientError
-from components.core.storage import tfrecord
 from components.core.storage.location import Written
 from components.preprocess import leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart

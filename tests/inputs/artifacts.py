@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, lineage, models
+from components.core.data import tfrecord
 from components.core.registry import registry
-from components.core.storage import atomic_files, digests, tfrecord
+from components.core.storage import atomic_files, digests
 
 SHAPE = datasets.ImageShape(8, 8, 1)
 CLASSES = ["dark", "light"]

@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from components.core.artifacts.datasets import ImageShape
+from components.core.data import tfrecord
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
-from components.core.storage import tfrecord
 from components.core.storage.json_values import typed
 from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles

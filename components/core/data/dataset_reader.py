@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from components.core.artifacts.datasets import MANIFEST, ImageShape, Manifest, Shard
+from components.core.data import tfrecord
 from components.core.errors import DataError
-from components.core.storage import digests, tfrecord
+from components.core.storage import digests
 from components.core.storage.location import Location, LocationLike
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.core.data import tfrecord
 from components.core.errors import DataError
 from components.core.sources import source_listing
-from components.core.storage import tfrecord
 from components.preprocess.formats import tfrecords
 from components.preprocess.formats.survey import read
 from tests.inputs.sources import framed, framed_example, picture, read_source

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from components.core.storage import tfrecord
+from components.core.data import tfrecord
 from tests.inputs.sources import framed
 
 
