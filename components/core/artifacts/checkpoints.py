@@ -19,7 +19,7 @@ from components.core.artifacts import training_log
 from components.core.artifacts.checkpoint_manifest import MANIFEST as MANIFEST
 from components.core.artifacts.checkpoint_manifest import STATE
 from components.core.artifacts.checkpoint_manifest import Manifest as Manifest
-from components.core.errors import DataError, Incompatible, TrainingDiverged, describe_os_error
+from components.core.errors import DataError, TrainingDiverged, describe_os_error
 from components.core.storage import array_files, atomic_files, digests
 from components.core.storage.location import Location, LocationLike
 
@@ -78,7 +78,7 @@ def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Manifest] | None:
-    """Return the newest whole checkpoint up to a step; skip damaged ones, `DataError` for one of another version."""
+    """Return the newest whole checkpoint up to a step; skip damaged ones."""
     for step in reversed(steps(checkpoints)):
         folder = step_folder(checkpoints, step)
         try:
@@ -87,8 +87,6 @@ def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Mani
                 if manifest.step == step:
                     return folder, manifest
                 raise DataError(f"{folder} holds the checkpoint of step {manifest.step}")
-        except Incompatible:
-            raise
         except DataError as error:
             log.warning("passed over: %s", error)
     return None

@@ -164,7 +164,9 @@ def download(uri: str, path: Path) -> None:
         with open(path, "wb") as file:  # given a name, the library would replace the file, with any lock on it
             # As stored, not decompressed on the way.
             blob.download_to_file(file, raw_download=True, timeout=REQUEST_SECONDS, retry=_retry(), checksum="crc32c")
-        _require_checksum(checksum(path), blob.crc32c)
+        # Again, because the library does not after it had to request the rest of an answer.
+        if checksum(path) != blob.crc32c:
+            raise _DamagedOnItsWay(f"its crc32c is {checksum(path)}, expected {blob.crc32c}")
 
     _request(uri, "read", ask)
 
@@ -237,12 +239,6 @@ def _content(blob: "Blob", start: int | None = None, end: int | None = None) -> 
     options: dict[str, Any] = {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": None, "checksum": "crc32c"}
     content: bytes = _retry()(blob.download_as_bytes)(start=start, end=end, **options)
     return content
-
-
-def _require_checksum(actual: str, expected: str | None) -> None:
-    """Compare checksums, because the library does not after it had to request the rest of an answer."""
-    if actual != expected:
-        raise _DamagedOnItsWay(f"its crc32c is {actual}, expected {expected}")
 
 
 def _stored(blob: "Blob", size: int) -> Stored:

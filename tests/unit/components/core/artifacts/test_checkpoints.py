@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from components.core.artifacts import checkpoints, training_log
-from components.core.errors import DataError, Incompatible, TrainingDiverged
-from components.core.storage import atomic_files
+from components.core.errors import DataError, TrainingDiverged
 from tests.inputs import artifacts
 
 STATE: dict[str, Any] = {"step": np.int64(5), "b/x": np.arange(6, dtype=np.float32).reshape(2, 3), "a": np.float64(0.1)}
@@ -37,25 +36,6 @@ def test_no_pickle_is_ever_loaded(tmp_path: Path) -> None:
 def whole(tmp_path: Path) -> Path:
     checkpoints.save(tmp_path, describe(5), STATE)
     return checkpoints.step_folder(tmp_path, 5)
-
-
-@pytest.mark.parametrize("change", [{"schema_version": 2}, {"optimizer": "lion"}])
-def test_a_checkpoint_of_another_version_is_refused_not_passed_over(
-    whole: Path, change: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    """Neither an older one is used, nor is it treated as damaged or overwritten."""
-    checkpoints.save(whole.parent, describe(4), STATE)
-    value = {**describe(5).to_json(), **change}
-    atomic_files.write_file(whole / checkpoints.MANIFEST, atomic_files.sealed_json(value))
-    before = atomic_files.files_in(whole)
-    for attempt in (
-        lambda: checkpoints.newest(whole.parent),
-        lambda: checkpoints.save(whole.parent, describe(5), STATE),
-    ):
-        with pytest.raises(Incompatible, match=r"has schema version 2, expected 1|unknown \['optimizer'\]"):
-            attempt()
-    assert atomic_files.files_in(whole) == before
-    assert not caplog.records
 
 
 @pytest.mark.parametrize("damage", ["state.npz", checkpoints.MANIFEST, "folder"])

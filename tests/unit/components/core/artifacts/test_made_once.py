@@ -82,12 +82,11 @@ def test_it_is_made_if_it_is_not_there_and_found_if_it_is(tmp_path: Path) -> Non
 def test_one_that_another_process_makes_meanwhile_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     maker = Maker(models.Manifest, str(tmp_path / "models"), tmp_path / "template")
 
-    def missing_then_made(location: Location, *_: Any) -> bool:
+    def make_meanwhile(location: Location) -> None:
         monkeypatch.undo()
         maker.make(location)
-        return False
 
-    monkeypatch.setattr(Location, "fetch", missing_then_made)
+    monkeypatch.setattr(Location, "require_writable", make_meanwhile)
     assert [maker.run(), maker.run()] == [False, True]
     assert maker.count == 2  # by the other process and by this one
 
