@@ -9,14 +9,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import IO
 
 import components
 from components.core.artifacts import lineage
-from components.core.stage import cache_key, logs
+from components.core.stage import cache_key, logs, signals
 from components.core.storage import location
 from pipeline.local.session import Session
 from pipeline.step_table import Step
@@ -128,32 +127,15 @@ def process_environment(added: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **added}
 
 
-@contextlib.contextmanager
-def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle the signals that end a command, while the block lasts.
-
-    SIGINT and SIGHUP stay ignored if they are, as under nohup, in cron and behind a script's `&`.
-    """
-    before = {}
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signum == signal.SIGTERM or signal.getsignal(signum) != signal.SIG_IGN:
-            before[signum] = signal.signal(signum, handler)
-    try:
-        yield
-    finally:
-        for signum, previous in before.items():
-            signal.signal(signum, previous)
-
-
 def run_in_front(verb: str, words: list[str]) -> int:
     """Run a verb's program here, without TensorFlow's remarks; return its exit code, 128 + N if signal N ended it."""
     command = process_command(["python", "-m", "components", verb, *words])
     early: list[int] = []
     # In a group of its own, so that a terminal's Ctrl-C does not reach the program twice.
     with (
-        handling_signals(lambda signum, _: early.append(signum)),
+        signals.handled(lambda signum, _: early.append(signum)),
         subprocess.Popen(command, env=process_environment({}), stderr=subprocess.PIPE, process_group=0) as process,
-        handling_signals(lambda signum, _: _signal_group(process, signum)),
+        signals.handled(lambda signum, _: _signal_group(process, signum)),
     ):
         for signum in early:
             _signal_group(process, signum)

@@ -20,7 +20,7 @@ from typing import Any
 
 from components.core import errors, stages
 from components.core.errors import StageError
-from components.core.stage import run_notes
+from components.core.stage import run_notes, signals
 from components.core.stage.executor import RUN_INPUTS
 from components.core.stage.run_notes import Note
 from components.core.storage.location import Location
@@ -64,7 +64,7 @@ class Run:
     def execute(self) -> int:
         """Run what can run; return the exit code of the first failed stage, or 128 + N if signal N interrupted it."""
         # Signals become events while the run lasts.
-        with processes.handling_signals(lambda signum, _: self._events.put(signum)), self._display:
+        with signals.handled(lambda signum, _: self._events.put(signum)), self._display:
             try:
                 while self._decide():
                     self._wait()

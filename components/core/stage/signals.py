@@ -1,9 +1,9 @@
-"""Defer SIGINT and SIGTERM to a moment when nothing is half done."""
+"""Signals that end a command or a stage: handled for a while, or deferred to a moment when nothing is half done."""
 
 import contextlib
 import signal
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 
 from components.core.errors import Terminated
 
@@ -25,20 +25,32 @@ class StopRequest:
 def deferred() -> Iterator[StopRequest]:
     """Make the first SIGINT or SIGTERM in the block only set the request; a second one acts at once."""
     request = StopRequest()
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    if previous[signal.SIGINT] == signal.SIG_IGN:  # as in programs started by cron, nohup or a script's `&`
-        del previous[signal.SIGINT]
 
-    def note(number: int, frame: Any) -> None:
+    def note(number: int, _: FrameType | None) -> None:
         if request:
             request.signal = number
             request.leave()
         request.signal = number
 
-    for number in previous:
-        signal.signal(number, note)
-    try:
+    with handled(note, (signal.SIGINT, signal.SIGTERM)):
         yield request
+
+
+@contextlib.contextmanager
+def handled(
+    handler: Callable[[int, FrameType | None], None],
+    numbers: Sequence[int] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+) -> Iterator[None]:
+    """Handle the signals while the block lasts.
+
+    SIGINT and SIGHUP stay ignored if they are, as under nohup, in cron and behind a script's `&`.
+    """
+    before = {}
+    for number in numbers:
+        if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
+            before[number] = signal.signal(number, handler)
+    try:
+        yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
