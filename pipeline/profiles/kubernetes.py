@@ -4,7 +4,6 @@ All but processor, memory and accelerator needs a second document in the package
 """
 
 import json
-import math
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -27,7 +26,7 @@ _KEY_FILE = "/var/secrets/google/key.json"  # where `key_secret` is mounted
 _KEY_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
 # Before v5e a chip has two cores; TensorFlow's number of replicas for them is untested.
 _GENERATIONS = ("tpu-v5-lite-podslice", "tpu-v6e-slice")
-_TOPOLOGIES_OF_ONE_HOST = ("1x1", "2x2", "2x4")
+CHIPS = {"1x1": 1, "2x2": 4, "2x4": 8}  # by topology of one host
 # What the pod of train needs where it only waits for its workers, beside what it has in common with them.
 _WAITING = {"cpu_request": "100m", "memory_request": "256Mi"}
 _ALSO_WAITING = ("volume_claims", "key_secret", "timeout", "retries")
@@ -97,10 +96,10 @@ class KubernetesStage(Settings):
         if generation not in _GENERATIONS:
             names = " or ".join(_GENERATIONS)
             problems.append(f"node_selectors must have {TPU_ACCELERATOR}: {names}, got {generation}")
-        if topology not in _TOPOLOGIES_OF_ONE_HOST:
-            names = " or ".join(_TOPOLOGIES_OF_ONE_HOST)
+        if topology not in CHIPS:
+            names = " or ".join(CHIPS)
             problems.append(f"node_selectors must have {TPU_TOPOLOGY}: {names}, the chips of one host, got {topology}")
-        elif count != (chips := chips_of(topology)):
+        elif count != (chips := CHIPS[topology]):
             problems.append(f"accelerator_count must be {chips}, all chips of topology {topology}, got {count}")
         return problems
 
@@ -182,8 +181,3 @@ class KubernetesStage(Settings):
     def _tolerated_taints(self) -> list[values.Toleration]:
         spot = values.Toleration(key=SPOT, value="true", effect="NoSchedule")  # GKE's Spot nodes may have it
         return [*self.tolerations, *([spot] if self.spot else [])]
-
-
-def chips_of(topology: str) -> int:
-    """Return how many chips a topology such as `2x4` has."""
-    return math.prod(int(side) for side in topology.split("x"))

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from components.core.errors import ConfigError
 from components.core.stage import run_notes
-from pipeline.profiles.kubernetes import chips_of
+from pipeline.profiles.kubernetes import CHIPS
 from pipeline.profiles.profile_values import RETRIES, Cpu, Devices, Memory, Retries, Seconds
 from pipeline.profiles.targets import Origin
 from pipeline.profiles.validation import Settings, Text
@@ -49,7 +49,7 @@ class VertexStage(Settings):
     @property
     def replicas(self) -> int:
         """Number of replicas that train: one on each device; 0 without devices."""
-        return chips_of(self.tpu_topology) if self.tpu_topology else self.accelerator_count
+        return CHIPS[self.tpu_topology] if self.tpu_topology else self.accelerator_count
 
     @model_validator(mode="after")
     def _check(self) -> Self:
