@@ -125,10 +125,7 @@ def _contents(runs: Runs) -> dict[str, Any]:
         real = {"real images": next(iter(real.values()))}
     samples = []
     for name, run in runs.items():
-        try:
-            png = grids.shrunk_sheet(run.samples, _SAMPLES_BYTES // len(runs))
-        except ValueError as error:
-            raise DataError(f"the samples of evaluation {run.folder} cannot be read: {error}") from None
+        png = grids.shrunk_sheet(run.samples, _SAMPLES_BYTES // len(runs))
         samples.append({"caption": f"{name}, step {run.training['step']:,}", "png": png})
     return {
         "runs": runs,

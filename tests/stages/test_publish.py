@@ -111,13 +111,3 @@ def test_an_evaluation_that_was_changed_is_not_published(judged: Judged) -> None
         with pytest.raises(DataError, match=message):
             publish.run(config)
     assert not registry.versions(config.registry)
-
-
-def test_a_model_that_contradicts_its_checkpoint_is_not_published(judged: Judged, tmp_path: Path) -> None:
-    config = judged(0)
-    changed = Path(shutil.copytree(config.model, tmp_path / "copied"))
-    manifest = artifacts.unsealed(changed / models.MANIFEST)
-    for name, value in {"step": 7, "dataset_digest": "e" * 64, "classes": ["a"]}.items():
-        artifacts.seal(changed / models.MANIFEST, manifest, **{name: value})
-        with pytest.raises(DataError, match=f"says that its {name} is"):
-            publish.run(dataclasses.replace(config, model=str(changed)))

@@ -108,18 +108,6 @@ def test_damaged_checkpoints_are_skipped_and_made_anew(tiny_dataset: Path, unint
             assert (folder / name).read_bytes() == (uninterrupted / name).read_bytes(), name
 
 
-def test_a_checkpoint_under_the_name_of_another_step_is_removed_like_a_damaged_one(
-    tiny_dataset: Path, uninterrupted: Path, tmp_path: Path
-) -> None:
-    folder = Path(shutil.copytree(uninterrupted, tmp_path / uninterrupted.name))
-    checkpoints.step_folder(folder, 30).rename(checkpoints.step_folder(folder, 40))
-    log = trained(tiny_dataset, tmp_path)
-    assert f"passed over: {checkpoints.step_folder(folder, 40)} holds the checkpoint of step 30" in log
-    assert "resuming at step 20 of 30" in log
-    assert checkpoints.steps(folder) == [10, 20, 30]
-    assert left_by(folder) == left_by(uninterrupted)
-
-
 def test_a_file_in_place_of_the_folder_is_refused_untouched(tiny_dataset: Path, tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.touch()

@@ -1,6 +1,5 @@
 """Reading a dataset: every damage is found before any use; and the order of its examples."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -99,13 +98,6 @@ def test_any_images_in_any_order(
     numbers = np.array(data.draw(st.lists(st.integers(0, len(labels) - 1), max_size=50)), np.int64)
     assert np.array_equal(opened[numbers], images[numbers])
     assert np.array_equal(opened[:], images)
-
-
-def test_shards_of_other_images_than_the_manifest_says_are_refused(tmp_path: Path) -> None:
-    shard = artifacts.write_shard(tmp_path / "x", np.zeros((5, 4, 4, 1), np.uint8), range(5))
-    for shape, declared in ((ImageShape(4, 5, 1), shard), (ImageShape(4, 4, 1), dataclasses.replace(shard, records=4))):
-        with pytest.raises(DataError, match=rf"{tmp_path}/x .* {declared.records} images of {shape.size} bytes"):
-            dataset_reader.Images(tmp_path, [declared], shape)
 
 
 def permutation(count: int, seed: int, epoch: int) -> np.ndarray:
