@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from components.core.artifacts import evaluations, models
+from components.core.artifacts import evaluations
 from components.core.errors import DataError, Superseded
 from components.core.registry import registry
 from components.core.registry.registry import Champion, Pointer
@@ -30,15 +30,8 @@ def verify(location: str, number: int | None) -> None:
     if not versions and not problems:
         raise nothing_published(location)
     rows: list[tuple[str, ...]] = []
-    originals: dict[tuple[str, str], int] = {}
     for version in versions if number is None else [number]:
         damage = registry.damage(location, version, champion)
-        if not damage:
-            folder = registry.version_location(location, version)
-            digest = models.Manifest.read(folder).digest, evaluations.Manifest.read(folder / registry.EVALUATION).digest
-            original = originals.setdefault(digest, version)
-            copied = [f"it is a copy of version {original}"] if original != version else []
-            damage = copied or registry.damage_of_claim(location, version)
         if damage:
             remedy = "copy it back from a backup, and serve another until then"
             problems.append(f"version {version} of {location} is damaged: {', '.join(damage)}; {remedy}")

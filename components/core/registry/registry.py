@@ -235,7 +235,7 @@ def find(registry: LocationLike, model_digest: str, champion: Champion) -> int |
 
 
 def damage(registry: LocationLike, number: int, champion: Champion) -> list[str]:
-    """Return what is wrong with a version: files that are missing, changed or added, or contradict each other."""
+    """Return what is wrong with a version: files that are missing, changed or added, or not what was published."""
     version = version_location(registry, number)
     try:
         folder = version.require(models.MANIFEST, "model").path
@@ -248,19 +248,14 @@ def damage(registry: LocationLike, number: int, champion: Champion) -> list[str]
         lost = [*atomic_files.changed_files(folder, listed), *_added(folder, listed.keys() | manifests)]
         if lost:
             return lost
-        read_version(registry, number, champion)
+        model = read_version(registry, number, champion).model
         read_recipe(registry, number)
     except DataError as error:
         return [str(error).replace(f"{version}/", "")]
-    return []
-
-
-def damage_of_claim(registry: LocationLike, number: int) -> list[str]:
-    """Return what is wrong if a version whose listed files are whole is not what was published."""
-    folder, claim = version_location(registry, number).path, f"{_CLAIMS}/{number:08d}"
-    is_claimed = Location.of(registry).content(claim) == _claim_of(folder, models.Manifest.read(folder).digest)
-    files = f"{models.MANIFEST}, {recipes.Recipe.FILE}, {EVALUATION}/{evaluations.MANIFEST} or {claim}"
-    return [] if is_claimed else [f"{files} is not what was published"]
+    claim = f"{_CLAIMS}/{number:08d}"
+    if Location.of(registry).content(claim) == _claim_of(folder, model.digest):
+        return []
+    return [f"{', '.join(sorted(manifests))} or {claim} is not what was published"]
 
 
 def damage_of_history(registry: LocationLike) -> list[str]:
@@ -323,7 +318,7 @@ def _added(folder: Path, expected: Set[str]) -> list[str]:
         if path.is_symlink():
             added.append(f"{name} (a symbolic link)")
         elif not path.is_dir() and name not in expected:
-            added.append(f"{name} (added)")
+            added.append(f"{name} (added, or left out of {models.MANIFEST} or {evaluations.MANIFEST})")
     return sorted(added)
 
 

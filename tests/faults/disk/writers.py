@@ -152,7 +152,7 @@ def read_registry(folder: Path) -> Any:
     champion = registry.read_champion(folder / "registry")
     for number in registry.versions(folder / "registry", champion):
         registry.read_version(folder / "registry", number, champion)
-        if problems := registry.damage_of_claim(folder / "registry", number):
+        if problems := registry.damage(folder / "registry", number, champion):
             raise DataError(f"{folder}: {problems[0]}")
     return champion
 
