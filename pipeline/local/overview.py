@@ -3,6 +3,8 @@
 import dataclasses
 import logging
 import math
+import os
+import secrets
 from pathlib import Path
 
 from components.core import errors
@@ -76,7 +78,9 @@ def _link(folder: Path, evaluation: LocationLike | None, model: LocationLike | N
     targets |= {name: evaluation and Path(evaluation, name) for name in (evaluations.SAMPLES, evaluations.REPORT)}
     for name, target in targets.items():
         if target and Path(target).exists():
-            atomic_files.write_link(folder / name, Path(target))
+            link = folder / f".tmp-{name}-{secrets.token_hex(4)}"
+            link.symlink_to(os.path.relpath(target, folder))
+            link.replace(folder / name)
         else:
             (folder / name).unlink(missing_ok=True)
 

@@ -55,13 +55,6 @@ def link_new(source: Path, path: Path) -> bool:
     return True
 
 
-def write_link(path: Path, target: Path) -> None:
-    """Make a symbolic link, relative to its folder, in place of the one before; atomic, without a lock or a sync."""
-    link = path.with_name(f"{_prefix(path)}{secrets.token_hex(4)}")
-    link.symlink_to(os.path.relpath(target, path.parent))
-    link.replace(path)
-
-
 def make_folder(location: Path) -> None:
     """Make a folder, and missing ones above it, each synced into the one above."""
     if not location.is_dir():
