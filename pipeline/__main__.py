@@ -31,18 +31,15 @@ def main(arguments: list[str] | None = None) -> int:
                 return _dispatch(sys.argv[1:] if arguments is None else arguments)
             finally:
                 sys.stdout.flush()  # Python would do it later, where no failure can be handled
-        except StageError as error:
-            for line in str(error).splitlines():
-                log.error("%s", line)
-            return error.exit_code
         except KeyboardInterrupt:
             return errors.INTERRUPTED
         except BrokenPipeError:  # whoever reads the output, such as `head`, has enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return errors.CLOSED_PIPE
-        except OSError as error:
-            log.error("%s", errors.describe_os_error(error))
-            return errors.TRANSIENT
+        except (StageError, OSError) as error:
+            for line in errors.lines_of(error):
+                log.error("%s", line)
+            return errors.exit_code_of(error)
         except Exception:
             log.error("a defect of this program, please report it with these lines\n%s", traceback.format_exc())
             return errors.DEFECT

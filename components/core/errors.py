@@ -15,6 +15,8 @@ TRANSIENT = 75
 INTERRUPTED = 130
 CLOSED_PIPE = 141
 TERMINATED = 143
+# Of an `OSError`: a permission that is missing, or a file in place of a folder.
+_LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR)
 FINAL = (OK, BAD_CONFIGURATION, BAD_DATA, DEFECT, INTERRUPTED, TERMINATED)  # trying again would not help
 
 
@@ -119,6 +121,6 @@ def exit_code_of(error: BaseException) -> int:
     """Return the exit code of a stage that an error ends."""
     if isinstance(error, StageError):
         return error.exit_code
-    if isinstance(error, OSError):  # missing permission does not go away
-        return BAD_CONFIGURATION if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else TRANSIENT
+    if isinstance(error, OSError):
+        return BAD_CONFIGURATION if error.errno in _LASTING else TRANSIENT
     return {KeyboardInterrupt: INTERRUPTED, Terminated: TERMINATED}.get(type(error), DEFECT)
