@@ -18,7 +18,7 @@ def run(config: EvaluateConfig) -> StageResult:
     """Judge a checkpoint against the registry's champion if there is one.
 
     Raises:
-        ConfigError: The folder holds something else, or the inputs do not belong together.
+        ConfigError: The inputs do not belong together.
         DataError: An input is missing or damaged, or there are too few images. A champion that cannot be read raises
             nothing: it means REJECT.
     """

@@ -16,7 +16,6 @@ def run(config: ExportConfig) -> StageResult:
     """Make a SavedModel of a checkpoint's averaged generator.
 
     Raises:
-        ConfigError: The folder holds something else.
         DataError: The checkpoint is missing or damaged.
         StageError: The saved model does not draw what the generator draws, or cannot be loaded by TensorFlow alone.
     """

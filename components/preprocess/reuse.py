@@ -97,13 +97,14 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
         dataset.fetch_if_intact(datasets.MANIFEST, lambda name: name.endswith(MEMBERS))
     path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
     # Newest first, because those have most of the wanted images. Which of two copies is read does not matter.
-    manifests = sorted(kept.path.glob(f"[!.]*/{datasets.MANIFEST}"), key=_age)
+    manifests = kept.path.glob(f"[!.]*/{datasets.MANIFEST}")
+    newest_first = sorted(manifests, key=lambda path: (-path.stat().st_mtime_ns, path.parent.name))
     shards: list[str] = []  # by the numbers that rows of the table have
     try:
         with contextlib.closing(sqlite3.connect(path)) as table:
             table.executescript(_TABLES)
             table.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((content,) for content in wanted or ()))
-            for manifest in manifests:
+            for manifest in newest_first:
                 if wanted is not None and not table.execute("SELECT 1 FROM wanted LIMIT 1").fetchone():
                     break
                 members = _members_in(kept / manifest.parent.name, made_by, shards)
@@ -139,12 +140,6 @@ def read_pixels(shard: str, wanted: list[CachedPixels], length: int) -> list[byt
 def _opened(table: str) -> sqlite3.Connection:
     """Open the finished table without locks, which some network volumes lack."""
     return sqlite3.connect(f"{Path(table).as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
-
-
-def _age(manifest: Path) -> tuple[int, str]:
-    with contextlib.suppress(OSError):  # removed meanwhile
-        return -manifest.stat().st_mtime_ns, manifest.parent.name
-    return 0, ""
 
 
 def _members_in(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[tuple[bytes, bytes, int, int]]:

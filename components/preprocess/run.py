@@ -40,8 +40,8 @@ _SHAPE_OF_FILES = ImageShape(64, 64, 3)  # of images made of files, unless anoth
 def run(config: PreprocessConfig) -> StageResult:
     """Turn a source of images into a dataset.
 
-    `ConfigError` if the folder belongs to another dataset, or Beam does not know an option; `DataError` if the source
-    is missing, damaged, changed, too small, or has too many images that cannot be decoded.
+    `ConfigError` if Beam does not know an option; `DataError` if the source is missing, damaged, changed, too small, or
+    has too many images that cannot be decoded.
     """
     is_listed = config.source_fingerprint != ""  # by the decide stage, which logged what is left out
     contents = source_listing.contents(config.source, config.source_index, config.results, verbose=not is_listed)

@@ -150,8 +150,7 @@ def evaluated(checkpoint: Path, dataset: str, embedding: Path, location: Path, c
         registry=champion,
         sample_count=100,
     )
-    evaluate.run(config)
-    return location
+    return Path(str(evaluate.run(config).parameters["evaluation_uri"]))
 
 
 def write_log(checkpoint: Path, rows: int) -> None:
