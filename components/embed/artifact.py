@@ -11,7 +11,7 @@ import scipy.stats
 import tensorflow as tf
 
 from components.core import settings
-from components.core.artifacts import datasets, embeddings, lineage
+from components.core.artifacts import datasets, embeddings
 from components.core.data import dataset_reader
 from components.core.distributed.cluster import Cluster
 from components.core.distributed.coordination import Agreement
@@ -19,6 +19,7 @@ from components.core.distributed.strategies import choose_strategy, kind_of, thr
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces, whitening
 from components.core.networks import gan, saved_models
+from components.core.stage import provenance
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.embed import certificate, classifier
@@ -92,7 +93,7 @@ def make_embedding(
                 settings=settings.values_in_key(config),
                 files=atomic_files.files_in(folder),
                 custom_embedding_digest=config.custom_embedding_digest,
-                made_with=lineage.made_with(
+                made_with=provenance.made_with(
                     "embed", accelerator=kind_of(strategy), replicas=strategy.num_replicas_in_sync, threads=threads()
                 ),
             ).write(folder)

@@ -12,10 +12,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components.core.artifacts import checkpoints, lineage, models
+from components.core.artifacts import checkpoints, models
 from components.core.errors import StageError
 from components.core.networks import checkpoint_networks, gan, saved_models
 from components.core.reporting import model_card
+from components.core.stage import provenance
 from components.core.storage.location import Location
 from components.export import serving
 from components.export.config import ExportConfig
@@ -45,7 +46,7 @@ def make(config: ExportConfig, checkpoint: checkpoints.Manifest, location: Locat
             dataset_digest=checkpoint.dataset_digest,
             class_counts=checkpoint.class_counts,
             conditioning=checkpoint.conditioning,
-            made_with=lineage.made_with("export"),
+            made_with=provenance.made_with("export"),
         )
         manifest = models.with_card(folder, manifest, model_card.render(manifest, checkpoint.settings))
         manifest.write(folder)

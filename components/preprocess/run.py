@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from components.core import settings
-from components.core.artifacts import datasets, lineage
+from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape, Manifest, Split
 from components.core.artifacts.made_once import made_once
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import printable
 from components.core.sources.source_listing import Contents
-from components.core.stage import cache_key
+from components.core.stage import cache_key, provenance
 from components.core.stage.executor import StageResult
 from components.core.storage import buckets, digests
 from components.core.storage.location import Location, Written
@@ -144,7 +144,7 @@ def _describe(
         source={**source, **_repeated(built, splits["test"].records)},
         preprocessing=settings.values_in_key(config),
         quarantine=quarantined,
-        made_with=lineage.made_with("preprocess", source=printable(config.source), **decoding),
+        made_with=provenance.made_with("preprocess", source=printable(config.source), **decoding),
     )
 
 

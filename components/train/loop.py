@@ -11,13 +11,14 @@ from typing import NoReturn
 import numpy as np
 import tensorflow as tf
 
-from components.core.artifacts import checkpoints, lineage, training_log
+from components.core.artifacts import checkpoints, training_log
 from components.core.data import dataset_reader
 from components.core.distributed.cluster import Cluster
 from components.core.distributed.coordination import Agreement
 from components.core.distributed.strategies import choose_strategy, set_threads
 from components.core.errors import ConfigError, DataError, TrainingDiverged
 from components.core.networks.precision import Precision, choose_precision, report
+from components.core.stage import provenance
 from components.core.stage.signals import deferred
 from components.train import clusters, environment, rollback, uploads
 from components.train.batches import Batches, Place, ReadAhead
@@ -136,7 +137,7 @@ class Session:
         self._rollbacks, self._window_steps = Rollbacks(config), limits.window_steps(config)
         hardware = {**environment.of(strategy, precision.name), "precision_reason": precision.reason}
         recorded = {name: getattr(config, name) for name in (*_ON_RECORD, "minutes")}
-        self._made_with = lineage.made_with("train", **hardware, **recorded)
+        self._made_with = provenance.made_with("train", **hardware, **recorded)
 
         # Take the state to start or to resume from.
         self._at_start = self._state()

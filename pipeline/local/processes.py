@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import IO
 
 import components
-from components.core.artifacts import lineage
-from components.core.stage import cache_key, logs, signals
+from components.core.stage import cache_key, logs, provenance, signals
 from components.core.storage import location
 from pipeline.local.session import Session
 from pipeline.step_table import Step
@@ -62,7 +61,7 @@ class Processes:
 
     def maker(self, step: Step) -> dict[str, str]:
         """Return the versions of libraries, to show beside a cached result."""
-        return lineage.library_versions()
+        return provenance.library_versions()
 
     def run(self, step: Step, command: list[str], copy: Copy) -> int:
         """Run a step's command to its end and return its exit code, 128 + N if signal N ended it.

@@ -8,7 +8,7 @@ from components.core.artifacts import lineage
 from components.core.artifacts.lineage import Lineage
 from components.core.registry.registry import Version
 from components.core.reporting.text import plain
-from components.core.stage import cache_key
+from components.core.stage import cache_key, provenance
 from components.core.storage import digests
 from components.core.storage.location import Location
 from pipeline import step_table
@@ -94,7 +94,7 @@ def _differences(version: Version, origin: Lineage) -> list[str]:
     """Return how code and libraries here differ from those that made a version."""
     makers = {name: getattr(origin, name).get(digests.MADE_WITH, {}) for name in lineage.PARENTS}
     makers |= {"evaluation": origin.made_with, "model": version.model.made_with}
-    installed = lineage.library_versions()
+    installed = provenance.library_versions()
     changed_code: list[str] = []
     changed_libraries: set[str] = set()
     for artifact, maker in makers.items():

@@ -3,45 +3,19 @@
 `lineage.json` holds the manifests of dataset, checkpoint and embedding, from which their digests can be computed.
 """
 
-import contextlib
 import dataclasses
-import importlib.metadata
-import os
-import platform
 from typing import Any
 
-from components.core import container_images
 from components.core.artifacts import datasets, evaluations
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
-from components.core.stage import cache_key
+from components.core.stage import provenance
 from components.core.storage import atomic_files, digests
 from components.core.storage.location import Location, LocationLike
 
 PARENTS = ("dataset", "checkpoint", "embedding")
 # Of a dataset: may differ between datasets of the same content.
 _DIFFERS_BY_RUN = ("source", "reused", "cropped", datasets.MEMBERS)
-_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-tpu")  # names of its packages
-_LIBRARIES = ("apache-beam", "keras", "numpy", "pillow", "scikit-learn", "scipy", *_TENSORFLOW)
-
-
-def made_with(stage: str, **more: Any) -> dict[str, Any]:
-    """Return how a stage makes an artifact: its code's digest, the container image, libraries, and more."""
-    return {
-        "code": cache_key.source_digest(stage),
-        "image": os.environ.get("WGAN_IMAGE") or container_images.NO_IMAGE,  # set by the starter of this process
-        "libraries": library_versions(),
-        **more,
-    }
-
-
-def library_versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed libraries that decide results."""
-    versions = {"python": platform.python_version()}
-    for name in _LIBRARIES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return versions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,7 +44,7 @@ def of(dataset: dict[str, Any], checkpoint: dict[str, Any], embedding: dict[str,
         dataset={**dataset, digests.MADE_WITH: maker},
         checkpoint=checkpoint,
         embedding=embedding,
-        made_with=made_with("evaluate"),
+        made_with=provenance.made_with("evaluate"),
     )
 
 

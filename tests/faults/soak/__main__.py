@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from components.core.artifacts import lineage
+from components.core.stage import provenance
 from components.core.storage import atomic_files
 from tests.faults.conftest import MEMORY
 from tests.faults.soak import parts
@@ -51,7 +51,7 @@ def main() -> int:
     for part in counted.values():
         for count in part["kinds"].values():
             count["violations"] = len(count["violations"])  # their texts have paths of one machine
-    numbers = {"parts": counted, "libraries": lineage.library_versions()}
+    numbers = {"parts": counted, "libraries": provenance.library_versions()}
     atomic_files.write_json(DOCS / "reliability.json", numbers)
     text = as_markdown(atomic_files.read_json(DOCS / "reliability.json", "soak's result"))  # in its stored order
     atomic_files.write_file(DOCS / "reliability.md", text.encode())

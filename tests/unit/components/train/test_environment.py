@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from components.core.artifacts import lineage
+from components.core.stage import provenance
 from components.train import environment
 
 BASE: dict[str, Any] = {
@@ -48,10 +48,10 @@ def test_replicas_do_not_matter_under_exact_nor_threads_between_processors_and_g
 
 def test_this_machine_is_named_alike_and_all_that_is_compared_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     here = tf.distribute.OneDeviceStrategy("/cpu:0")
-    noted = lineage.made_with("train", **environment.of(here, "float32"))
+    noted = provenance.made_with("train", **environment.of(here, "float32"))
     assert noted.keys() >= {*environment.NAMES}
-    assert environment.differences(noted, lineage.made_with("train", **environment.of(here, "float32")), False) == []
+    assert environment.differences(noted, provenance.made_with("train", **environment.of(here, "float32")), False) == []
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "0")
     monkeypatch.setattr(environment.platform, "machine", lambda: "aarch64")
-    other = lineage.made_with("train", **environment.of(here, "float32"))
+    other = provenance.made_with("train", **environment.of(here, "float32"))
     assert [line.split()[0] for line in environment.differences(noted, other, False)] == ["device", "onednn"]

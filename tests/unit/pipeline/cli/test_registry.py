@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from components.core import container_images
-from components.core.artifacts import evaluations, lineage, models
+from components.core.artifacts import evaluations, models
 from components.core.registry import registry
+from components.core.stage import provenance
 from components.core.storage import digests
 from pipeline import step_table
 from pipeline.local import overview
@@ -32,11 +33,11 @@ def publish_version(
     the digest of the checkpoint that its training began with, `changes` other values of the evaluation's manifest.
     """
     course = {"log_every": 50, "checkpoint_every": step, "when_unhealthy": "warn"}
-    maker = lineage.made_with("train", accelerator="cpu", replicas=2, precision="bfloat16", threads=3, **course)
+    maker = provenance.made_with("train", accelerator="cpu", replicas=2, precision="bfloat16", threads=3, **course)
     dataset = artifacts.dataset(
         classes=["dark", HOSTILE],
         preprocessing={"height": 8, "width": 8, "resize": "fill"},
-        made_with=lineage.made_with("preprocess"),
+        made_with=provenance.made_with("preprocess"),
     )
     settings = {"steps": 300, "batch_size": 64, "critic_learning_rate": 0.0012, "beta_1": 0.25, "precision": "auto"}
     checkpoint = {
@@ -47,12 +48,12 @@ def publish_version(
         "made_with": {**maker, "code": code or maker["code"]},
     }
     origin = artifacts.origin(
-        dataset, checkpoint, settings={"seed": 3}, made_with=lineage.made_with("embed", threads=4)
+        dataset, checkpoint, settings={"seed": 3}, made_with=provenance.made_with("embed", threads=4)
     )
     champion = registry.read_champion(location)
     rival = (champion.model_digest, champion.version)
     files = {"saved_model.pb": b"%d" % step}
-    artifacts.write_model(folder / "model", origin, files, made_with=lineage.made_with("export"))
+    artifacts.write_model(folder / "model", origin, files, made_with=provenance.made_with("export"))
     numbers = artifacts.metrics(champion.version > 0, distance)
     manifest = {"reasons": ["better than ever", HOSTILE], "rules": [artifacts.RULE], "source": PICTURES, **changes}
     manifest |= {"settings": {"sample_count": 500}}

@@ -10,7 +10,7 @@ import pytest
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, lineage
 from components.core.errors import DataError
 from components.core.reporting import lineage_table
-from components.core.stage import cache_key
+from components.core.stage import cache_key, provenance
 from components.core.storage import atomic_files
 from tests.inputs import artifacts
 
@@ -19,16 +19,16 @@ from tests.inputs import artifacts
 def parents() -> tuple[datasets.Manifest, checkpoints.Manifest, embeddings.Manifest]:
     reused = {"images": 3, "datasets": ["an-earlier-one"]}
     cropped = {"images": 1, "of": 9}
-    maker = lineage.made_with("preprocess", source="/home/user/pictures", reused=reused, cropped=cropped)
+    maker = provenance.made_with("preprocess", source="/home/user/pictures", reused=reused, cropped=cropped)
     manifest = artifacts.dataset(made_with=maker)
     checkpoint = artifacts.checkpoint(
         5,
         settings={"steps": 5, "beta_2": 0.9},
         classes=manifest.classes,
         dataset_digest=manifest.digest,
-        made_with=lineage.made_with("train", replicas=2),
+        made_with=provenance.made_with("train", replicas=2),
     )
-    maker = lineage.made_with("embed")
+    maker = provenance.made_with("embed")
     embedding = artifacts.embedding(test_accuracy=1 / 3, dataset_digest=manifest.digest, made_with=maker)
     return manifest, checkpoint, embedding
 

@@ -18,6 +18,7 @@ from components.core.artifacts import checkpoints, datasets, lineage, models, re
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.registry import registry
+from components.core.stage import provenance
 from components.core.storage import buckets, location
 from tests.inputs import artifacts
 
@@ -72,7 +73,7 @@ def _origin() -> lineage.Lineage:
 def test_the_bytes_and_the_digest_of_an_artifact_stay(
     make: Callable[[Path], Manifest], digest: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lineage, "made_with", lambda stage: {})
+    monkeypatch.setattr(provenance, "made_with", lambda stage: {})
     manifest = make(tmp_path)
     assert (manifest.digest, _sha256_of_all(tmp_path)) == (digest, content)
 
