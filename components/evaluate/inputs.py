@@ -39,6 +39,15 @@ class Inputs:
             "champion_digest": self.champion.digest if self.champion else evaluations.NO_CHAMPION,
         }
 
+    @property
+    def uncertified(self) -> str:
+        """Why the embedding has no certificate, such as `34 test images, 2,000 needed`; empty if it has one."""
+        if self.embedding.certificate["outcome"] == embeddings.PASSED:
+            return ""
+        kind = min(("test", "train"), key=lambda split: self.manifest.splits[split].records)
+        name = "training" if kind == "train" else kind
+        return f"{self.manifest.splits[kind].records:,} {name} images, {embeddings.CERTIFIABLE:,} needed"
+
 
 def read_inputs(config: EvaluateConfig) -> Inputs:
     """Read the inputs, and refuse those that do not belong together."""
@@ -55,9 +64,21 @@ def read_inputs(config: EvaluateConfig) -> Inputs:
     ]
     if strangers:
         raise ConfigError(*strangers)
-    embeddings.require_certified(config.embedding, embedding)
+    _require_certified(config.embedding, embedding)
     champion = read_champion(config.registry) if config.registry else None
     return Inputs(checkpoint=checkpoint, manifest=manifest, embedding=embedding, champion=champion)
+
+
+def _require_certified(location: str, embedding: embeddings.Manifest) -> None:
+    """Raise `DataError` for an embedding that failed its certificate, with the checks that failed."""
+    if embedding.certificate["outcome"] == embeddings.FAILED:
+        failed = [check["check"] for check in embedding.certificate["checks"] if not check["passed"]]
+        is_custom = embedding.custom_embedding_digest
+        remedy = "with another custom_embedding" if is_custom else "with more classifier_epochs"
+        raise DataError(
+            f"embedding {location} failed its certificate and cannot be used to judge: {'; '.join(failed)}; "
+            f"make another, {remedy} or of more images"
+        )
 
 
 def read_champion(location: str) -> PublishedChampion | None:

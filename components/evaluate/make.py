@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from components.core import settings
-from components.core.artifacts import datasets, embeddings, evaluations, lineage, models
+from components.core.artifacts import datasets, evaluations, lineage, models
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces, intervals
@@ -48,8 +48,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
     model = candidates.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
     rival, champion = _score_champion(config, inputs, reference, train[0], model)
     version = rival.version if rival else 0
-    uncertified = embeddings.why_uncertified(inputs.embedding, inputs.manifest)
-    verdict = judge(model.scores, reference.floor, rival, config, uncertified)
+    verdict = judge(model.scores, reference.floor, rival, config, inputs.uncertified)
     verdict = dataclasses.replace(verdict, reasons=verdict.reasons + inputs.embedding.remarks)
     numbers = _numbers(config, inputs, reference, model, champion)
     evaluated, trained = settings.values_in_key(config), inputs.checkpoint.settings
@@ -96,7 +95,7 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
             champion_version=version,
             settings=evaluated,
             files=atomic_files.files_in(folder),
-            uncertified=uncertified,
+            uncertified=inputs.uncertified,
             source=inputs.manifest.made_with.get("source", ""),
             **inputs.digests,
         ).write(folder)

@@ -8,8 +8,6 @@ import dataclasses
 from typing import Any
 
 from components.core.artifacts import datasets, manifest
-from components.core.errors import DataError
-from components.core.storage.location import LocationLike
 
 MANIFEST = "embedding.json"
 MODEL_FOLDER = "model"
@@ -52,24 +50,3 @@ class Manifest(manifest.Manifest):
             f"the classifier was dropped: a test accuracy of {self.test_accuracy:.4g} is not significantly better than "
             "chance; there are no rules on its features and none on classes"
         ]
-
-
-def require_certified(embedding: LocationLike, manifest: Manifest) -> None:
-    """Raise `DataError` for an embedding that failed its certificate, with the checks that failed."""
-    if manifest.certificate["outcome"] == FAILED:
-        failed = [check["check"] for check in manifest.certificate["checks"] if not check["passed"]]
-        is_custom = manifest.custom_embedding_digest
-        remedy = "with another custom_embedding" if is_custom else "with more classifier_epochs"
-        raise DataError(
-            f"embedding {embedding} failed its certificate and cannot be used to judge: {'; '.join(failed)}; "
-            f"make another, {remedy} or of more images"
-        )
-
-
-def why_uncertified(embedding: Manifest, dataset: datasets.Manifest) -> str:
-    """Return why an embedding has no certificate, such as `34 test images, 2,000 needed`; empty if it has one."""
-    if embedding.certificate["outcome"] == PASSED:
-        return ""
-    kind = min(("test", "train"), key=lambda split: dataset.splits[split].records)
-    name = "training" if kind == "train" else kind
-    return f"{dataset.splits[kind].records:,} {name} images, {CERTIFIABLE:,} needed"

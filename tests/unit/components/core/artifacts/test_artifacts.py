@@ -9,6 +9,7 @@ import pytest
 from components.core.artifacts import embeddings, models
 from components.core.artifacts.evaluations import LINEAGE, METRICS, REPORT, SAMPLES, TRAINING
 from components.core.errors import DataError
+from components.evaluate import inputs
 from tests.inputs import artifacts
 
 EVALUATION = artifacts.evaluation(files=dict.fromkeys((METRICS, SAMPLES, REPORT, LINEAGE, TRAINING), "0"))
@@ -30,10 +31,10 @@ def manifest(outcome: str, **changes: Any) -> embeddings.Manifest:
 
 def test_one_that_failed_its_certificate_is_refused_with_the_checks_and_what_to_change() -> None:
     for outcome in (embeddings.PASSED, embeddings.TOO_FEW):
-        embeddings.require_certified("there", manifest(outcome))
+        inputs._require_certified("there", manifest(outcome))
     for digest, remedy in (("", "classifier_epochs"), ("e" * 64, "another custom_embedding")):
         with pytest.raises(DataError, match=f"^embedding there .* blur 2; .*{remedy}") as raised:
-            embeddings.require_certified("there", manifest(embeddings.FAILED, custom_embedding_digest=digest))
+            inputs._require_certified("there", manifest(embeddings.FAILED, custom_embedding_digest=digest))
         assert "blur 1" not in str(raised.value)
 
 
