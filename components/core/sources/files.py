@@ -11,7 +11,6 @@ from typing import BinaryIO, NamedTuple
 from components.core import concurrent
 from components.core.errors import DataError
 from components.core.storage import buckets
-from components.core.storage.buckets import Stored
 
 LARGEST_IMAGE_FILE = 64 << 20  # bytes; a larger image file is neither hashed nor decoded
 
@@ -69,10 +68,10 @@ def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
     """
 
     def downloaded(file: SourceFile) -> bytes:
-        content = buckets.content_of(Stored(file.location, file.bytes, file.checksum, 0))
-        if content is None:
+        answer = buckets.read(file.location)
+        if answer is None or (answer[1].bytes, answer[1].crc32c) != (file.bytes, file.checksum):
             raise _changed(file.location)
-        return content
+        return answer[0]
 
     def opened(file: SourceFile) -> bytes:
         with open_file(file, buffering=0) as opened_file:  # a buffer takes as long as a small file itself

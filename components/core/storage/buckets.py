@@ -137,12 +137,6 @@ def read(uri: str) -> tuple[bytes, Stored] | None:
     return None
 
 
-def content_of(listed: Stored) -> bytes | None:
-    """Return the content of a listed object, such as an image; None if it has changed. `DataError` if it is gone."""
-    content, stored = _request(listed.uri, "read", _get)
-    return content if (stored.bytes, stored.crc32c) == (listed.bytes, listed.crc32c) else None
-
-
 def read_range(uri: str, start: int, size: int, crc32c: int) -> bytes:
     """Return part of an object, not empty, with this checksum; `DataError` if it is missing or cut short."""
     import google_crc32c

@@ -11,6 +11,8 @@ import pytest
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, contents_of, open_file, sha256_of
+from components.core.storage import buckets
+from tests.fakes.gcs.server import Server
 from tests.unit.components.core.sources.conftest import names
 
 
@@ -69,6 +71,22 @@ def test_names_that_would_be_written_alike_are_refused(pets: Path) -> None:
     (pets / "cats" / r"a\x1b.png").write_bytes(b"2")
     with pytest.raises(DataError, match=r"two files .* cats/a\\x1b\.png"):
         names(pets)
+
+
+def test_an_object_that_has_changed_or_is_gone_is_refused(bucket: Server) -> None:
+    def read() -> list[bytes]:
+        return [*contents_of([SourceFile("1.png", stored.uri, stored.bytes, checksum=stored.crc32c)], 1 << 26)]
+
+    buckets.put("gs://b/1.png", b"one")
+    (stored,) = buckets.below("gs://b")
+    assert read() == [b"one"]
+    for content in (b"two", b"three", b"", None):
+        if content is None:
+            bucket.objects["b"].clear()
+        else:
+            buckets.put(stored.uri, content)
+        with pytest.raises(DataError, match="changed since"):
+            read()
 
 
 def test_of_a_file_that_has_grown_no_more_is_read_than_tells(tmp_path: Path) -> None:
