@@ -283,20 +283,14 @@ class Location(os.PathLike[str]):
 
     @contextlib.contextmanager
     def new_folder(self, complete: str) -> Iterator[Path]:
-        """Do what `atomic_files.new_folder` does, after committing the folder to the bucket; the first one counts."""
-        if not self.in_bucket:
-            with atomic_files.new_folder(self.path, complete) as folder:
-                yield folder
-            return
-        with atomic_files.temporary_folder(private("aside")) as aside:
-            yield aside
+        """Do what `atomic_files.new_folder` does, and commit the folder to the bucket; the first one counts."""
+        if self.in_bucket:
+            atomic_files.remove_folder(self.path)  # a mirror of what is no longer there
+        with atomic_files.new_folder(self.path, complete) as folder:
+            yield folder
+        if self.in_bucket:
             log.info("sending %s", self)
-            if self.commit(aside, complete):
-                shutil.rmtree(self.path, ignore_errors=True)
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with contextlib.suppress(OSError):  # another process of this machine fetched the same meanwhile
-                    aside.rename(self.path)
-            else:
+            if not self.commit(self.path, complete):
                 log.info("another process made %s first; its result is used", self)
 
     def commit(self, folder: Path, manifest: str) -> bool:
