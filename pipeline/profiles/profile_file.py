@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.resources
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -137,12 +138,8 @@ def as_yaml(path: Path | None = None) -> str:
     content = yaml_files.load(_shipped(), _SHIPPED)
     if path:
         content |= yaml_files.load(yaml_files.read_bytes(path, "profiles"), str(path))
-
-    class Dumper(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    return yaml.dump(content, Dumper=Dumper, sort_keys=False, default_flow_style=None, width=120)
+    plain = json.loads(json.dumps(content))  # no two nodes are one, which YAML would write as an alias
+    return yaml.safe_dump(plain, sort_keys=False, default_flow_style=None, width=120)
 
 
 def parse(text: bytes, where: str) -> dict[tuple[str, str], Profile]:

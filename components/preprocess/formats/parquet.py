@@ -80,10 +80,8 @@ def _label(stack: Stack, value: Any) -> Label:
 
 @contextlib.contextmanager
 def _open_parquet(file: SourceFile) -> Iterator["ParquetFile"]:
-    try:
-        import pyarrow.parquet
-    except ImportError:
-        raise DataError(f"{file.name} is a Parquet file, and pyarrow is not installed: pip install pyarrow") from None
+    import pyarrow.parquet
+
     with stacks.open_unpacked(file) as opened:
         # No thread of pyarrow may read: if Python ends while the thread waits for its lock, the process aborts.
         yield pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False)
