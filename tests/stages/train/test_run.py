@@ -112,7 +112,7 @@ def test_a_file_in_place_of_the_folder_is_refused_untouched(tiny_dataset: Path, 
     file = tmp_path / "notes.txt"
     file.touch()
     done = train(tiny_dataset, file)
-    assert done.returncode != errors.OK
+    assert done.returncode == errors.BAD_CONFIGURATION
     assert str(file) in done.stderr
     assert "Traceback" not in done.stderr
     assert [*tmp_path.iterdir()] == [file]
