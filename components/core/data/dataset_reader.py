@@ -7,7 +7,7 @@ import numpy as np
 from components.core.artifacts.datasets import MANIFEST, ImageShape, Manifest, Shard
 from components.core.data import tfrecord
 from components.core.errors import DataError
-from components.core.storage import digests
+from components.core.storage import atomic_files
 from components.core.storage.location import Location, LocationLike
 
 
@@ -19,8 +19,9 @@ class Images:
 
     def __init__(self, dataset: LocationLike, shards: list[Shard], image: ImageShape) -> None:
         folder, kind = Location.of(dataset), tfrecord.record_type(image.size)
-        for shard in shards:
-            require_shard(folder / shard.file, shard)
+        for name in atomic_files.changed_files(folder, {shard.file: shard.sha256 for shard in shards}):
+            problem = f"is missing, or not the one that {MANIFEST} describes"
+            raise DataError(f"shard {folder / name} {problem}; make the dataset again")
         shards = [shard for shard in shards if shard.records]  # an empty file cannot be mapped
         # The records of each.
         self._shards = [np.memmap(Path(folder / shard.file), kind, "r").view(np.ndarray) for shard in shards]
@@ -76,14 +77,3 @@ def load_first(dataset: LocationLike, manifest: Manifest, split: str, most: int)
     Location.of(dataset).fetch(MANIFEST, {shard.file for shard in shards}.__contains__)
     images = Images(dataset, shards, manifest.image)
     return images[:most], images.labels[:most]
-
-
-def require_shard(file: Path | Location, shard: Shard) -> None:
-    """Raise a `DataError` if a shard is not the one of the manifest."""
-    path = Path(file)
-    if not path.is_file():
-        raise DataError(f"shard {file} is missing; make the dataset again")
-    size = path.stat().st_size
-    if size != shard.bytes or digests.sha256_of_file(path) != shard.sha256:
-        difference = f"{size:,} bytes instead of {shard.bytes:,}" if size != shard.bytes else "its sha256 differs"
-        raise DataError(f"shard {file} is not the one that {MANIFEST} describes ({difference}); make the dataset again")

@@ -43,10 +43,9 @@ def _make_dataset(folder: Path) -> None:
 def _read_dataset(folder: Path) -> Any:
     from components.core.data import dataset_reader  # with TensorFlow
 
-    manifest = datasets.Manifest.of(str(folder))
-    for split in manifest.splits.values():
-        for shard in split.shards:
-            dataset_reader.require_shard(folder / shard.file, shard)
+    manifest = datasets.Manifest.of(str(folder), whole=False)
+    for split in datasets.SPLITS:
+        dataset_reader.open_split(str(folder), manifest, split)
     return manifest
 
 

@@ -39,11 +39,12 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_shard_that_has_grown_is_refused(dataset: Path, tmp_path: Path) -> None:
-    shard = datasets.Manifest.of(str(dataset)).splits["train"].shards[0]
+    manifest = datasets.Manifest.of(str(dataset))
+    (shard,) = manifest.splits["train"].shards
     content = (dataset / shard.file).read_bytes()
     (tmp_path / shard.file).write_bytes(content + content[: len(content) // 4])  # by a whole record
-    with pytest.raises(DataError, match="bytes instead of"):
-        dataset_reader.require_shard(tmp_path / shard.file, shard)
+    with pytest.raises(DataError, match=f"{shard.file} is missing, or not the one"):
+        dataset_reader.open_split(tmp_path, manifest, "train")
 
 
 @pytest.mark.parametrize(
