@@ -32,13 +32,12 @@ _TIMELINE_BYTES = 200_000
 _PICTURE_BYTES = 1_000_000  # for all sheets together, so that the page stays small
 
 
-def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
-    """Make an evaluation at a location."""
+def make(config: EvaluateConfig, inputs: Inputs, folder: Path) -> None:
+    """Make an evaluation in a folder; the splits `train` and `test` are on this machine."""
     splits = inputs.manifest.splits
     count = scores.image_count(config.sample_count, splits["train"].records, splits["test"].records)
     if count < config.sample_count:
         log.info("evaluate: distances are those of the first %d samples, as there are no more real images", count)
-    dataset_reader.fetch(config.dataset, inputs.manifest, "train", "test")
     train = dataset_reader.load_split(config.dataset, inputs.manifest, "train")
     test = dataset_reader.load_split(config.dataset, inputs.manifest, "test")
     data = dataset_section.of(config.dataset, inputs.manifest, {"train": train, "test": test})
@@ -81,24 +80,23 @@ def make(config: EvaluateConfig, inputs: Inputs, location: Location) -> None:
         lineage_rows=[*lineage_rows, lineage_table.Row("champion", inputs.digests["champion_digest"])],
         libraries=lineage_table.libraries_of(lineage_rows),
     )
-    with location.new_folder(evaluations.MANIFEST) as folder:
-        atomic_files.write_json(folder / evaluations.METRICS, numbers)
-        atomic_files.write_json(folder / evaluations.LINEAGE, origin.to_json())
-        atomic_files.write_json(folder / evaluations.TRAINING, training)
-        sheet = grids.png_grid(model.first) if model.rows is None else grids.png_grid(model.rows, GRID_COLUMNS)
-        atomic_files.write_file(folder / evaluations.SAMPLES, sheet)
-        atomic_files.write_file(folder / evaluations.REPORT, page.encode())
-        evaluations.Manifest(
-            verdict=verdict.verdict,
-            reasons=verdict.reasons,
-            rules=[rule.to_json() for rule in verdict.rules],
-            champion_version=version,
-            settings=evaluated,
-            files=atomic_files.files_in(folder),
-            uncertified=inputs.uncertified,
-            source=inputs.manifest.made_with.get("source", ""),
-            **inputs.digests,
-        ).write(folder)
+    atomic_files.write_json(folder / evaluations.METRICS, numbers)
+    atomic_files.write_json(folder / evaluations.LINEAGE, origin.to_json())
+    atomic_files.write_json(folder / evaluations.TRAINING, training)
+    sheet = grids.png_grid(model.first) if model.rows is None else grids.png_grid(model.rows, GRID_COLUMNS)
+    atomic_files.write_file(folder / evaluations.SAMPLES, sheet)
+    atomic_files.write_file(folder / evaluations.REPORT, page.encode())
+    evaluations.Manifest(
+        verdict=verdict.verdict,
+        reasons=verdict.reasons,
+        rules=[rule.to_json() for rule in verdict.rules],
+        champion_version=version,
+        settings=evaluated,
+        files=atomic_files.files_in(folder),
+        uncertified=inputs.uncertified,
+        source=inputs.manifest.made_with.get("source", ""),
+        **inputs.digests,
+    ).write(folder)
 
 
 def _score_champion(

@@ -17,7 +17,6 @@ from components.core.errors import StageError
 from components.core.networks import checkpoint_networks, gan, saved_models
 from components.core.reporting import model_card
 from components.core.stage import provenance
-from components.core.storage.location import Location
 from components.export import serving
 from components.export.config import ExportConfig
 
@@ -28,28 +27,27 @@ _FLOAT_TOLERANCE = 1e-5  # on the scale [-1, 1]; a gray level is 8e-3
 _LEVELS_SHARE = 1e-3  # of the pixels may differ, by one gray level: values halfway between two levels
 
 
-def make(config: ExportConfig, checkpoint: checkpoints.Manifest, location: Location) -> None:
-    """Save the averaged generator, and describe the model."""
+def make(config: ExportConfig, checkpoint: checkpoints.Manifest, folder: Path) -> None:
+    """Save the averaged generator in a folder, and describe the model."""
     network = gan.NetworkConfig.from_json(checkpoint.network)
     generator = checkpoint_networks.load_averaged(config.checkpoint, checkpoint.digest)
-    with location.new_folder(models.MANIFEST) as folder:
-        served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
-        saved_models.save(served, folder, served.signatures_by_name)
-        _check(folder, generator, network.latent_size, checkpoint.class_counts)
-        manifest = models.Manifest(
-            files=models.list_files(folder),
-            checkpoint_digest=checkpoint.digest,
-            step=checkpoint.step,
-            image=network.image,
-            latent_size=network.latent_size,
-            classes=checkpoint.classes,
-            dataset_digest=checkpoint.dataset_digest,
-            class_counts=checkpoint.class_counts,
-            conditioning=checkpoint.conditioning,
-            made_with=provenance.made_with("export"),
-        )
-        manifest = models.with_card(folder, manifest, model_card.render(manifest, checkpoint.settings))
-        manifest.write(folder)
+    served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
+    saved_models.save(served, folder, served.signatures_by_name)
+    _check(folder, generator, network.latent_size, checkpoint.class_counts)
+    manifest = models.Manifest(
+        files=models.list_files(folder),
+        checkpoint_digest=checkpoint.digest,
+        step=checkpoint.step,
+        image=network.image,
+        latent_size=network.latent_size,
+        classes=checkpoint.classes,
+        dataset_digest=checkpoint.dataset_digest,
+        class_counts=checkpoint.class_counts,
+        conditioning=checkpoint.conditioning,
+        made_with=provenance.made_with("export"),
+    )
+    manifest = models.with_card(folder, manifest, model_card.render(manifest, checkpoint.settings))
+    manifest.write(folder)
 
 
 def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:

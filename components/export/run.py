@@ -29,8 +29,9 @@ def run(config: ExportConfig) -> StageResult:
 
         from components.export.make import make
 
-        with tf.device("CPU:0"):  # so that the graph is the same on any machine
-            make(config, checkpoint, location)
+        # On a CPU the graph is the same on any machine.
+        with tf.device("CPU:0"), location.new_folder(models.MANIFEST) as folder:
+            make(config, checkpoint, folder)
 
     location, manifest, reused = made_once(config.model, parts, models.Manifest, make)
     size = sum(entry["bytes"] for entry in manifest.files.values())

@@ -48,8 +48,7 @@ def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
 def timeline(training: Location, last_step: int, size: int) -> list[dict[str, Any]]:
     """Return up to 8 sheets of samples as `png`, shrunk to `size` bytes together, each with its step as `caption`.
 
-    Steps grow by about the same factor, because most changes early; the first and last are included. Sheets in a bucket
-    are read from the mirror if this machine has not uploaded them yet.
+    Steps grow by about the same factor, because most changes early; the first and last are included.
     """
     matches = [_SHEET.fullmatch(name) for name in (training / _SAMPLES).files()]
     sheet_of_step = {int(match[1]): match[0] for match in matches if match}
