@@ -18,8 +18,8 @@ def made_once(
 ) -> tuple[Location, Kind, bool]:
     """Return where an artifact is, its manifest, and whether it existed; make it if it did not, or was damaged.
 
-    It is in a folder within `where`, which has its key, of these `parts`, for a name. Unless `whole`, only the manifest
-    is fetched from a bucket, whose listing then shows damage.
+    The key of `parts` names its folder in `where`. Unless `whole`, only the manifest is fetched from a bucket, whose
+    listing then shows damage.
     """
     location = Location.of(where) / cache_key.key_of(parts)
     with location.removed_if_damaged():

@@ -226,9 +226,9 @@ def _get(blob: "Blob") -> tuple[bytes, Stored]:
 
 
 def _content(blob: "Blob", start: int | None = None, end: int | None = None) -> bytes:
-    """Return the content of an object as it is stored, or a span of it, whose checksum is not compared, with its end.
+    """Return the content of an object as it is stored, or a span of it, both ends included.
 
-    The library's own retry would give up at a broken answer about an object that is missing.
+    The checksum of a span is not compared. The library's own retries would end at a broken answer on a missing object.
     """
     options: dict[str, Any] = {"raw_download": True, "timeout": REQUEST_SECONDS, "retry": None, "checksum": "crc32c"}
     content: bytes = _retry()(blob.download_as_bytes)(start=start, end=end, **options)
