@@ -36,7 +36,7 @@ def run(config: EvaluateConfig) -> StageResult:
             make(config, inputs, folder)
 
     location, manifest, reused = made_once(config.evaluation, parts, evaluations.Manifest, make)
-    numbers = atomic_files.read_json(location / evaluations.METRICS, "evaluation")
+    numbers = atomic_files.read_json(location.path / evaluations.METRICS, "evaluation")
     name, scores = numbers["distance"], numbers["model"]  # of the Fréchet distance in the first space; of the model
     rows = {
         **scores,

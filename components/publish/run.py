@@ -35,7 +35,7 @@ def run(config: PublishConfig) -> StageResult:
     model = models.Manifest.fetch(config.model, config.model_digest)
     evaluation = evaluations.Manifest.fetch(config.evaluation, config.evaluation_digest)
     origin = _require_promoted(config, model, evaluation)
-    numbers = atomic_files.read_json(Location.of(config.evaluation) / evaluations.METRICS, "evaluation")
+    numbers = atomic_files.read_json(Location.of(config.evaluation).path / evaluations.METRICS, "evaluation")
     judgment = model_card.Judgment(evaluation=evaluation, numbers=numbers, lineage=origin)
     judged_card = model_card.render(model, origin.checkpoint["settings"], judgment)
     accepted = registry.read_champion(config.registry)
@@ -83,7 +83,7 @@ def _fill(
         for name in names:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             with naming(target / name):
-                shutil.copyfile(Location.of(source) / name, target / name)
+                shutil.copyfile(Location.of(source).path / name, target / name)
     recipe_sha256 = ""
     if config.recipe:
         checkpoint = config.checkpoint and Location.of(config.registry).parent.note(config.checkpoint)

@@ -83,7 +83,7 @@ def _evaluations_by_run(root: Location) -> dict[str, Location]:
 
 def _read(folder: Location) -> Evaluation:
     manifest = evaluations.Manifest.of(folder)
-    metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
+    metrics = atomic_files.read_json(folder.path / evaluations.METRICS, "evaluation")
     spaces = [space["name"] for space in metrics["spaces"]]
     return Evaluation(
         folder=folder,
@@ -92,7 +92,7 @@ def _read(folder: Location) -> Evaluation:
         low_n=metrics["low_n"],
         model=metric_labels.read(metrics["model"], spaces),
         real=metric_labels.read(metrics["real"], spaces),
-        training=atomic_files.read_json(folder / evaluations.TRAINING, "evaluation"),
+        training=atomic_files.read_json(folder.path / evaluations.TRAINING, "evaluation"),
         samples=(folder.path / evaluations.SAMPLES).read_bytes(),
     )
 

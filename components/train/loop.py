@@ -234,7 +234,7 @@ class Session:
         self._take_state(good)
         self._workers.wait()  # until nobody reads the files to remove
         if self._workers.is_chief:
-            checkpoints.remove_after(self._folder, returned)
+            checkpoints.remove_after(self._folder.path, returned)
         self._uploads.went_back(returned)
 
     def _take_state(self, checkpoint: Checkpoint) -> dict[str, np.ndarray]:
@@ -283,10 +283,10 @@ class Session:
             state_sha256="",
             made_with={**self._made_with, **rolled_back},
         )
-        checkpoints.save(self._folder, manifest, self._state() | self._rollbacks.state())
+        checkpoints.save(self._folder.path, manifest, self._state() | self._rollbacks.state())
         self._kept = self.step
         needed = self._needed()
-        checkpoints.keep(self._folder, needed)
+        checkpoints.keep(self._folder.path, needed)
         self._uploads.saved(self.step, needed)
 
     def _needed(self) -> Callable[[list[int]], list[int]]:
@@ -301,7 +301,7 @@ class Session:
         doubtful_after = self._monitor.last_undoubted
         if self._workers.is_chief and doubtful_after is not None:
             # needed only to resume after an interruption
-            checkpoints.remove_after(self._folder, doubtful_after)
+            checkpoints.remove_after(self._folder.path, doubtful_after)
             self._uploads.went_back(doubtful_after)
             self._uploads.saved(doubtful_after, self._needed())
             self._uploads.finish()

@@ -45,7 +45,7 @@ def run(config: TrainConfig) -> StageResult:
         checkpoint = checkpoints.newest(location)
         step, steps = -1 if checkpoint is None else checkpoint[1].step, resolved.steps(checkpoint)
         if writes:
-            checkpoints.remove_after(location, step)  # they are damaged
+            checkpoints.remove_after(location.path, step)  # they are damaged
         if step == steps:
             log.info("train: already complete at %s", location)
             if writes:  # what an interrupted process left on this machine

@@ -13,7 +13,7 @@ from components.core.errors import StageError
 from components.core.registry import registry
 from components.core.reporting.text import duration
 from components.core.storage import atomic_files
-from components.core.storage.location import Location, LocationLike
+from components.core.storage.location import Location
 from pipeline.local import history
 from pipeline.local.history import PastRun
 
@@ -56,7 +56,9 @@ def write(overview: Overview) -> None:
     newest = overview.runs[-1]
     root = newest.root.path
     try:
-        _link(root / "latest", newest.evaluation, newest.location("export", "model_uri"), newest.folder)
+        results = newest.evaluation, newest.location("export", "model_uri")
+        evaluation, model = (result.path if result else None for result in results)
+        _link(root / "latest", evaluation, model, newest.folder)
         if overview.champion:
             _link(root / "champion", overview.champion / registry.EVALUATION, overview.champion, None)
         atomic_files.write_file(root / PAGE, _page(overview).encode())
@@ -71,13 +73,13 @@ def changes(run: PastRun) -> str:
     return ", ".join(f"{name}={value}" for name, value in run.changed.items()) or "nothing"
 
 
-def _link(folder: Path, evaluation: LocationLike | None, model: LocationLike | None, logs: Path | None) -> None:
+def _link(folder: Path, evaluation: Path | None, model: Path | None, logs: Path | None) -> None:
     """Make a folder of links to the files of a run that exist; remove the other links in it."""
     folder.mkdir(exist_ok=True)
-    targets: dict[str, LocationLike | None] = {"model": model, "logs": logs}
-    targets |= {name: evaluation and Path(evaluation, name) for name in (evaluations.SAMPLES, evaluations.REPORT)}
+    targets = {"model": model, "logs": logs}
+    targets |= {name: evaluation and evaluation / name for name in (evaluations.SAMPLES, evaluations.REPORT)}
     for name, target in targets.items():
-        if target and Path(target).exists():
+        if target and target.exists():
             link = folder / f".tmp-{name}-{secrets.token_hex(4)}"
             link.symlink_to(os.path.relpath(target, folder))
             link.replace(folder / name)

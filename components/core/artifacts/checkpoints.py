@@ -35,7 +35,7 @@ def step_folder(checkpoints: Folder, step: int) -> Folder:
 
 def steps(checkpoints: LocationLike) -> list[int]:
     """Return the steps of all checkpoints on this machine, whole or not, ascending."""
-    return steps_named(path.name for path in Path(checkpoints).glob("step-*"))
+    return steps_named(path.name for path in Location.of(checkpoints).path.glob("step-*"))
 
 
 def steps_named(folders: Iterable[str]) -> list[int]:
@@ -43,7 +43,7 @@ def steps_named(folders: Iterable[str]) -> list[int]:
     return sorted(int(match[1]) for name in folders if (match := _STEP_FOLDER.fullmatch(name)))
 
 
-def save(checkpoints: Folder, manifest: Manifest, state: Mapping[str, np.ndarray]) -> Manifest:
+def save(checkpoints: Path, manifest: Manifest, state: Mapping[str, np.ndarray]) -> Manifest:
     """Write a checkpoint, whole or not at all, and return its manifest with `state_sha256` filled in.
 
     One of the same step stays, unless it is damaged. `TrainingDiverged` if a variable is not finite.
@@ -55,14 +55,13 @@ def save(checkpoints: Folder, manifest: Manifest, state: Mapping[str, np.ndarray
             f"{wrong[0]}{more} is not finite at step {manifest.step}, and was not saved; start again to "
             "resume from the newest checkpoint"
         )
-    location = step_folder(checkpoints, manifest.step)
-    path = Path(location)
+    path = step_folder(checkpoints, manifest.step)
     with Location.of(path).removed_if_damaged():
         if path.exists():
-            Manifest.of(location)
+            Manifest.of(path)
     with atomic_files.new_folder(path, MANIFEST) as folder:
         array_files.write_arrays(folder / STATE, state)
-        training_log.copy_to(folder, Path(checkpoints))
+        training_log.copy_to(folder, checkpoints)
         manifest = dataclasses.replace(manifest, state_sha256=digests.sha256_of_file(folder / STATE))
         manifest.write(folder)
     return manifest
@@ -92,7 +91,7 @@ def load_state(checkpoint: LocationLike, prefix: str | tuple[str, ...] = "") -> 
     """Return the variables whose names begin with a prefix; a `DataError` if they cannot be read."""
     path = Location.of(checkpoint) / STATE
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with np.load(path.path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files if name.startswith(prefix)}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read: {error}") from None
@@ -113,23 +112,22 @@ def kept(all_steps: list[int], count: int, good: int | None = None, back: Iterab
     return sorted(needed)
 
 
-def keep(checkpoints: LocationLike, needed: Callable[[list[int]], list[int]]) -> None:
+def keep(checkpoints: Path, needed: Callable[[list[int]], list[int]]) -> None:
     """Remove the checkpoints that are not needed, and leftovers of crashes; log what cannot be removed."""
-    folder = Path(checkpoints)
-    all_steps = steps(folder)
+    all_steps = steps(checkpoints)
     for step in sorted({*all_steps} - {*needed(all_steps)}):
         try:
-            atomic_files.remove_folder(step_folder(folder, step))
+            atomic_files.remove_folder(step_folder(checkpoints, step))
         except OSError as error:
             log.warning("an old checkpoint could not be removed: %s", describe_os_error(error))
-    atomic_files.sweep(folder)
+    atomic_files.sweep(checkpoints)
 
 
-def remove_after(checkpoints: LocationLike, step: int) -> None:
+def remove_after(checkpoints: Path, step: int) -> None:
     """Remove every checkpoint after a step, the last first."""
     for later in reversed(steps(checkpoints)):
         if later > step:
-            atomic_files.remove_folder(step_folder(Path(checkpoints), later))
+            atomic_files.remove_folder(step_folder(checkpoints, later))
 
 
 def differences(wanted: Mapping[str, np.ndarray], state: Mapping[str, np.ndarray]) -> list[str]:

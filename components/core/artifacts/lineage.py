@@ -52,7 +52,7 @@ def read(evaluation: LocationLike, manifest: evaluations.Manifest) -> Lineage:
     """Read the lineage of an evaluation, whose files were checked, and compare its digests with the evaluation's."""
     folder = Location.of(evaluation)
     file = folder / Lineage.FILE  # has no seal: the evaluation lists its digest
-    lineage = Lineage.from_json(atomic_files.read_json(file, Lineage.KIND), str(file))
+    lineage = Lineage.from_json(atomic_files.read_json(file.path, Lineage.KIND), str(file))
     for name, digest in lineage.digests.items():
         judged = getattr(manifest, f"{name}_digest")
         if digest != judged:

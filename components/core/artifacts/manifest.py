@@ -49,8 +49,8 @@ class Manifest:
     @classmethod
     def read(cls, folder: LocationLike) -> Self:
         """Read the manifest of an artifact, and no other file of it; `DataError` if it is missing or damaged."""
-        path = Location.of(folder) / cls.FILE
-        return cls.parse(atomic_files.read(path, cls.KIND), path)
+        location = Location.of(folder)
+        return cls.parse(atomic_files.read(location.path / cls.FILE, cls.KIND, location), location / cls.FILE)
 
     @classmethod
     def parse(cls, content: bytes, path: Location) -> Self:
@@ -92,7 +92,7 @@ class Manifest:
         Unless `whole`, the files are left to the caller: those of a bucket were checked by its listing.
         """
         manifest = cls.read(folder)
-        for changed in atomic_files.changed_files(Location.of(folder), manifest.listed if whole else {}):
+        for changed in atomic_files.changed_files(Location.of(folder).path, manifest.listed if whole else {}):
             raise DataError(f"{cls.KIND} {folder} is damaged: {changed} is not the file that {cls.FILE} describes")
         if expected_digest and manifest.digest != expected_digest:
             raise DataError(f"{cls.KIND} {folder} has digest {manifest.digest}, expected {expected_digest}")

@@ -1,7 +1,5 @@
 """Dataset reader: checks every shard against `dataset.json`, and maps its images into memory, to read in any order."""
 
-from pathlib import Path
-
 import numpy as np
 
 from components.core.artifacts.datasets import MANIFEST, ImageShape, Manifest, Shard
@@ -19,12 +17,12 @@ class Images:
 
     def __init__(self, dataset: LocationLike, shards: list[Shard], image: ImageShape) -> None:
         folder, kind = Location.of(dataset), tfrecord.record_type(image.size)
-        for name in atomic_files.changed_files(folder, {shard.file: shard.sha256 for shard in shards}):
+        for name in atomic_files.changed_files(folder.path, {shard.file: shard.sha256 for shard in shards}):
             problem = f"is missing, or not the one that {MANIFEST} describes"
             raise DataError(f"shard {folder / name} {problem}; make the dataset again")
         shards = [shard for shard in shards if shard.records]  # an empty file cannot be mapped
         # The records of each.
-        self._shards = [np.memmap(Path(folder / shard.file), kind, "r").view(np.ndarray) for shard in shards]
+        self._shards = [np.memmap(folder.path / shard.file, kind, "r").view(np.ndarray) for shard in shards]
         labels = [tfrecord.labels(records) for records in self._shards]
         self.labels = np.concatenate([np.empty(0, np.int32), *labels]).astype(np.int32)
         self._ends = np.cumsum([shard.records for shard in shards])

@@ -44,7 +44,7 @@ class FeatureSpaces:
 def load(embedding: LocationLike) -> FeatureSpaces:
     """Load the spaces of an embedding after checking every file of it; raise `DataError` if it is damaged."""
     manifest, folder = Manifest.of(embedding), Location.of(embedding)
-    with np.load(folder / _WHITENING, allow_pickle=False) as arrays:
+    with np.load(folder.path / _WHITENING, allow_pickle=False) as arrays:
         names = [space.name for space in manifest.spaces]
         whitenings = {name: Whitening(*(arrays[f"{name}/{field}"] for field in _FIELDS)) for name in names}
     return FeatureSpaces(manifest, saved_models.load(folder / MODEL_FOLDER, "embedding"), whitenings)

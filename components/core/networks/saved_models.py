@@ -4,7 +4,6 @@ TensorFlow numbers functions and custom gradients by counters of the process, st
 fixed order, and adds a `fingerprint.pb` with a random part, which nothing needs.
 """
 
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -39,7 +38,7 @@ def plain_variables(variables: Iterable[keras.Variable]) -> list[tf.Variable]:
 def load(folder: Path | Location, kind: str) -> Any:
     """Load a SavedModel; `kind` names it in the `DataError` if TensorFlow cannot load it."""
     try:
-        return tf.saved_model.load(os.fspath(folder))
+        return tf.saved_model.load(str(Location.of(folder).path))
     except (OSError, ValueError, tf.errors.OpError) as error:
         reason = first_line(error)
         raise DataError(f"{kind} {folder} cannot be loaded by TensorFlow {tf.__version__}: {reason}") from None

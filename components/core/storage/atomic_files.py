@@ -111,20 +111,18 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, readable_json(value))
 
 
-def read_json(path: os.PathLike[str], kind: str) -> dict[str, Any]:
+def read_json(path: Path, kind: str) -> dict[str, Any]:
     """Read the JSON manifest of a dataset, a checkpoint, ...; `DataError` if it is missing or no object of JSON."""
-    return _parse(read(path, kind), path, kind)
+    return _parse(read(path, kind, path.parent), path, kind)
 
 
-def read(path: os.PathLike[str], kind: str) -> bytes:
-    """Read a file with the errors of `read_json`, without parsing it."""
-    file = Path(path)
+def read(path: Path, kind: str, folder: object) -> bytes:
+    """Read a file of a folder, as messages name it, with the errors of `read_json`, without parsing it."""
     try:
-        with naming(file):
-            return file.read_bytes()
+        with naming(path):
+            return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        folder = str(path).rpartition("/")[0] or file.parent
-        raise DataError(f"no {kind} at {folder}: {file.name} is missing") from None
+        raise DataError(f"no {kind} at {folder}: {path.name} is missing") from None
 
 
 def sealed_json(value: dict[str, Any]) -> bytes:
@@ -132,7 +130,7 @@ def sealed_json(value: dict[str, Any]) -> bytes:
     return readable_json({**value, digests.SEAL: digests.digest_of(value)})
 
 
-def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+def unsealed(content: bytes, path: object, kind: str) -> dict[str, Any]:
     """Verify the seal of a manifest, and return its other fields."""
     value = _parse(content, path, kind)
     if digests.SEAL not in value:
@@ -144,7 +142,7 @@ def unsealed(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[st
     raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {kind} again")
 
 
-def _parse(content: bytes, path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+def _parse(content: bytes, path: object, kind: str) -> dict[str, Any]:
     try:
         value = json.loads(content.decode())
         if b"\\u" in content:
@@ -178,10 +176,10 @@ def files_in(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): digests.sha256_of_file(path) for path in files}
 
 
-def changed_files(folder: os.PathLike[str], listed: Mapping[str, str]) -> Iterator[str]:
+def changed_files(folder: Path, listed: Mapping[str, str]) -> Iterator[str]:
     """Yield the names of the files that are missing or have another sha256 than listed."""
     for name, sha256 in listed.items():
-        path = Path(folder, name)
+        path = folder / name
         if not path.is_file() or digests.sha256_of_file(path) != sha256:
             yield name
 

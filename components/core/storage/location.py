@@ -38,7 +38,6 @@ SCHEMA_VERSION = 1
 _UNCOMMITTED = re.compile(f"({ATTEMPT})?[0-9a-f]{{16}}")  # a folder of an artifact's files; nothing else is swept
 _SECONDS_BETWEEN_LINES = 5
 _UPLOADS = 8  # at once; each holds a chunk in memory
-LocationLike = str | os.PathLike[str]  # a path or URI from users, or a `Location`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,18 +54,18 @@ MANIFEST_ALONE: Wanted = frozenset[str]().__contains__
 
 
 @dataclasses.dataclass(frozen=True)
-class Location(os.PathLike[str]):
-    """A folder or file: `str` gives its URI, for messages; `os.fspath` gives its path on this machine."""
+class Location:
+    """A folder or file: `str` gives its URI, for messages; `path` is on this machine, and needs a fetch in a bucket."""
 
     uri: str  # from users: gs://..., or a path
     path: Path  # the mirror, for a bucket
 
     @classmethod
-    def of(cls, location: LocationLike) -> "Location":
+    def of(cls, location: "LocationLike") -> "Location":
         """Return the location of a path or URI; `ConfigError` for other schemes than gs://."""
         if isinstance(location, Location):
             return location
-        text = os.fspath(location)
+        text = str(location)
         if buckets.is_uri(text):
             bucket, name = buckets.split(text)
             return cls(text.rstrip("/"), private("buckets") / bucket / name)
@@ -76,9 +75,6 @@ class Location(os.PathLike[str]):
 
     def __str__(self) -> str:
         return self.uri
-
-    def __fspath__(self) -> str:
-        return str(self.path)
 
     def __truediv__(self, name: str) -> "Location":
         if buckets.is_uri(name):  # as `Path` does with an absolute path
@@ -103,7 +99,7 @@ class Location(os.PathLike[str]):
         """The folder for this machine's own notes on a location: itself, or a folder beside all mirrors."""
         return private("own") / self.uri.removeprefix(buckets.SCHEME) if self.in_bucket else self.path
 
-    def note(self, location: LocationLike) -> str:
+    def note(self, location: "LocationLike") -> str:
         """Return how a file below this root names a location: by its path within the root, so that both can move."""
         root, path = (uri if buckets.is_uri(uri) else str(Path(uri).absolute()) for uri in (self.uri, str(location)))
         return path.removeprefix(f"{root}/")
@@ -409,6 +405,9 @@ class Location(os.PathLike[str]):
         atomic_files.make_folder(self.path.parent)
         with tempfile.TemporaryFile(dir=self.path.parent):
             pass
+
+
+LocationLike = str | Path | Location  # a path or URI from users, or a `Location`
 
 
 def private(name: str) -> Path:

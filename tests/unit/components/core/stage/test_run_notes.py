@@ -52,7 +52,7 @@ def page(run: Location) -> str:
 
 
 def written(run: Location) -> dict[str, Any]:
-    return atomic_files.read_json(run / run_notes.RECORD, "record")
+    return atomic_files.read_json((run / run_notes.RECORD).path, "record")
 
 
 @pytest.mark.parametrize(

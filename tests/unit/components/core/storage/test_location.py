@@ -44,7 +44,7 @@ def test_a_location_has_a_uri_and_a_path(gcs: Server, tmp_path: Path) -> None:
     assert (str(local), local.own, local / "y") == ("runs/x", Path("runs/x"), Location.of(Path("runs/x/y")))
     remote = Location.of("gs://b/x/y/")
     assert (str(remote), remote / "z") == ("gs://b/x/y", Location.of("gs://b/x/y/z"))
-    assert Path(remote).is_relative_to(tmp_path / "scratch")
+    assert remote.path.is_relative_to(tmp_path / "scratch")
     assert (local.parent, remote.parent) == (Location.of("runs"), Location.of("gs://b/x"))
     assert not remote.own.is_relative_to(Location.of("gs://b").path)
     with pytest.raises(ConfigError, match=r"^s3://b/x .* gs://"):
@@ -62,7 +62,8 @@ def test_a_location_is_noted_by_its_path_within_a_root(gcs: Server) -> None:
         ("r", "a", str(Path("a").absolute())),
     ):
         noted = Location.of(root).note(location)
-        assert (noted, Path(Location.of(root) / noted).absolute()) == (note, Path(Location.of(location)).absolute())
+        assert noted == note
+        assert (Location.of(root) / noted).path.absolute() == Location.of(location).path.absolute()
 
 
 def test_mirrors_of_another_user_are_refused(gcs: Server, tmp_path: Path) -> None:
