@@ -129,6 +129,7 @@ def test_a_training_is_rolled_back_in_one_way_after_any_kill(tiny_dataset: Path,
     ]
     for count, step in enumerate((491, 561), 1):
         assert re.search(rf" at step {step}; .* \({count} of at most 3\)", log)
+    whole, other, killed, sound = map(attempts.training_in, (whole, other, killed, sound))
     assert attempts.left_by(whole) == attempts.left_by(killed) == attempts.left_by(other)
     last, as_last = (checkpoints.step_folder(folder, 640) for folder in (whole, killed))
     assert checkpoints.Manifest.of(last).digest == checkpoints.Manifest.of(as_last).digest
@@ -162,29 +163,28 @@ def test_what_goes_bad_again_and_again_is_ended_with_its_step(tiny_dataset: Path
     last = overflow_log.splitlines()[-1]
     assert " at step 1, after 3 rollbacks" in last
     assert "Traceback" not in overflow_log + none_log + again_log
-    assert checkpoints.steps(tmp_path / "overflow") == []
+    trainings = [attempts.training_in(location) for location in locations]
+    assert checkpoints.steps(trainings[0]) == []
     assert "Rolling back" not in none_log
     assert " at step 251; " in none_log.splitlines()[-1]
-    assert checkpoints.steps(tmp_path / "none") == [100, 200]
+    assert checkpoints.steps(trainings[1]) == [100, 200]
     assert [f"to step {step}; " in again_log for step in (200, 0)] == [True, True]
     assert "251, after 2 rollbacks" in again_log.splitlines()[-1]
-    for location in ("none", "again"):
-        for step in checkpoints.steps(tmp_path / location):
-            state = checkpoints.load_state(checkpoints.step_folder(tmp_path / location, step))
+    for training in trainings:
+        for step in checkpoints.steps(training):
+            state = checkpoints.load_state(checkpoints.step_folder(training, step))
             assert checkpoints.not_finite(state) == []
 
 
 @pytest.mark.slow
 def test_a_resumed_training_with_fewer_rollbacks_than_it_had_has_none_left(tiny_dataset: Path, tmp_path: Path) -> None:
-    short = {**SMALL, "checkpoint_every": 30, "learning_rate_decay": "none"}
+    flags = attempts.flags(tiny_dataset, tmp_path / "t", **{**SMALL, "checkpoint_every": 30, "steps": 60})
+    kill = [["saved", 1, signal.SIGKILL]]
     (first_code, _), (second_code, log) = attempts.run_all(
         [
-            {"flags": attempts.flags(tiny_dataset, tmp_path / "t", **{**short, **more}), "poison": poison}
-            for more, poison in (
-                ({"steps": 30}, [[KERNEL, 10, 0], [KERNEL, 20, 1]]),
-                ({"steps": 60, "rollbacks": 1}, [[KERNEL, 40, 2]]),
-            )
+            {"flags": flags, "poison": [[KERNEL, 10, 0], [KERNEL, 20, 1]], "plan": kill},
+            {"flags": [*flags, "--rollbacks=1"], "poison": [[KERNEL, 40, 2]]},
         ]
     )
-    assert (first_code, second_code) == (0, errors.DEFECT), log
+    assert (first_code, second_code) == (-signal.SIGKILL, errors.DEFECT), log
     assert re.search("at step 41, after 2 rollbacks; ", log.splitlines()[-1])
