@@ -101,8 +101,8 @@ class LiveSchedule:
     active_runs: tuple[str, ...] = ()  # ids of its runs that have not ended
 
 
-class Runs(Protocol):
-    """Runs of one backend. Every method raises a `StageError` of one line for each refusal of the backend."""
+class Server(Protocol):
+    """Runs and schedules of one backend. Every method raises a `StageError` of one line for each of its refusals."""
 
     connection: Any
     flags: Sequence[str]  # of further commands
@@ -118,6 +118,11 @@ class Runs(Protocol):
     def hint_for_waiting(self, run_id: str) -> str: ...  # what to check if no stage has changed for a minute, or empty
     def cancel(self, run_id: str) -> None: ...  # ends an active run
     def retry(self, run_id: str) -> RunStatus: ...  # of a failed or canceled run, which may get a new id
+    def live(self) -> list[LiveSchedule]: ...  # all schedules that this program made
+    def create(self, schedule: Schedule) -> str: ...  # paused; returns its id
+    def pause(self, schedule_id: str) -> None: ...  # active runs go on
+    def resume(self, schedule_id: str) -> None: ...  # lets it start runs
+    def delete(self, schedule_id: str) -> None: ...  # the caller has checked that it has no active runs
 
     def command(self, verb: str, *words: str) -> str:
         """Return the command that a user copies to run `wgan VERB WORDS` for this server."""
@@ -126,13 +131,3 @@ class Runs(Protocol):
     def perhaps_changed(self, run_id: str) -> str:
         """Return what may have happened if the answer to a request about a run was lost, and where to look."""
         return f"it may have happened: `{self.command('status', run_id)}` shows the run's state"
-
-
-class Server(Runs, Protocol):
-    """Runs and schedules of one backend."""
-
-    def live(self) -> list[LiveSchedule]: ...  # all that this program made
-    def create(self, schedule: Schedule) -> str: ...  # paused; returns its id
-    def pause(self, schedule_id: str) -> None: ...  # active runs go on
-    def resume(self, schedule_id: str) -> None: ...  # lets it start runs
-    def delete(self, schedule_id: str) -> None: ...  # the caller has checked that it has no active runs

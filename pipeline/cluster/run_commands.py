@@ -15,7 +15,7 @@ from components.core.errors import ConfigError, StageError
 from components.core.stage import cli
 from pipeline import tables, verbs
 from pipeline.cluster import backend, backends, run_records, waiting
-from pipeline.cluster.backend import Runs, RunStatus, Submission
+from pipeline.cluster.backend import RunStatus, Server, Submission
 from pipeline.package import config_file, parameters, reader
 from pipeline.profiles.targets import KFP, TARGETS, VERTEX
 
@@ -173,7 +173,7 @@ def _add_submit(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     parameters.add_flags(parser)
 
 
-def _full_id(server: Runs, text: str) -> str:
+def _full_id(server: Server, text: str) -> str:
     """Return the id of the run for a word on the command line: an id, the start of one, or a link."""
     word = text.split("?")[0].rstrip("/").rpartition("/")[2]
     if _UUID.fullmatch(word):
@@ -185,7 +185,7 @@ def _full_id(server: Runs, text: str) -> str:
     return close[0] if len(close) == 1 else word
 
 
-def _wait(server: Runs, run_id: str, timeout: float | None, as_json: bool) -> int:
+def _wait(server: Server, run_id: str, timeout: float | None, as_json: bool) -> int:
     again = server.command("status", run_id, "--wait")
     try:
         run = waiting.wait(server, run_id, timeout)
@@ -211,7 +211,7 @@ def _wait(server: Runs, run_id: str, timeout: float | None, as_json: bool) -> in
     return code
 
 
-def _logs(server: Runs, run_id: str, stage: str | None, follow: bool) -> int:
+def _logs(server: Server, run_id: str, stage: str | None, follow: bool) -> int:
     if stage:
         for line in server.logs(run_id, stage, follow):
             print(line, flush=follow)

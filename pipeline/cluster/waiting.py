@@ -8,7 +8,7 @@ from components.core import errors
 from components.core.errors import TransientError
 from components.core.reporting.text import duration
 from pipeline.cluster import backend
-from pipeline.cluster.backend import Runs, RunStatus, StageStatus
+from pipeline.cluster.backend import RunStatus, Server, StageStatus
 
 log = logging.getLogger("pipeline")
 
@@ -27,7 +27,7 @@ HEARTBEAT_SECONDS = 60.0
 PATIENCE_SECONDS = 600.0
 
 
-def wait(server: Runs, run_id: str, timeout: float | None) -> RunStatus | None:
+def wait(server: Server, run_id: str, timeout: float | None) -> RunStatus | None:
     """Wait for the end of a run, for `timeout` seconds at most; return None if they passed before.
 
     Raise what the server raises: a `TransientError` only after nobody answered for ten minutes.

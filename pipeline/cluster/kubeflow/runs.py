@@ -16,7 +16,7 @@ from typing import Any
 from components.core import errors, stages
 from components.core.errors import StageError, TransientError
 from pipeline.cluster import backend, refusals
-from pipeline.cluster.backend import Runs, RunStatus, StageStatus, Submission
+from pipeline.cluster.backend import RunStatus, Server, StageStatus, Submission
 from pipeline.cluster.kubeflow import pods
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
 from pipeline.package.reader import Package
@@ -28,7 +28,7 @@ _CONFLICT = 409
 _NEVER = datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)  # an active run has an end in 1970
 
 
-class KubeflowRuns(Runs):
+class KubeflowRuns(Server):
     """Runs of one Kubeflow server."""
 
     connection: KubeflowConnection

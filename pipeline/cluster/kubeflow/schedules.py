@@ -10,7 +10,7 @@ from typing import Any
 
 from components.core.storage import digests
 from pipeline.cluster import backend
-from pipeline.cluster.backend import LiveSchedule, Schedule, Server
+from pipeline.cluster.backend import LiveSchedule, Schedule
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 
 # In a description, of which servers on MySQL keep 255 characters.
@@ -20,7 +20,7 @@ _PAGE = 200  # the server's longest
 _GONE = 404
 
 
-class KubeflowBackend(KubeflowRuns, Server):
+class KubeflowBackend(KubeflowRuns):
     """Runs and schedules of one Kubeflow server."""
 
     @property

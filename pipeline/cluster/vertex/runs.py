@@ -15,7 +15,7 @@ from typing import Any
 from components.core import stages
 from components.core.errors import ConfigError
 from pipeline.cluster import backend, refusals
-from pipeline.cluster.backend import Runs, RunStatus, StageStatus, Submission
+from pipeline.cluster.backend import RunStatus, Server, StageStatus, Submission
 from pipeline.cluster.vertex.connection import REQUEST_SECONDS, VertexConnection, message
 
 log = logging.getLogger("pipeline")
@@ -37,7 +37,7 @@ _FIELDS_TO_REPEAT = ("display_name", "pipeline_spec", "runtime_config", "service
 _LIST_FIELDS = ("name", "display_name", "state", "create_time", "end_time", "labels")  # neither graphs nor tasks
 
 
-class VertexRuns(Runs):
+class VertexRuns(Server):
     """Pipeline jobs in one region of a project."""
 
     connection: VertexConnection

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from pipeline.cluster import backend, refusals
-from pipeline.cluster.backend import LiveSchedule, Schedule, Server
+from pipeline.cluster.backend import LiveSchedule, Schedule
 from pipeline.cluster.vertex.connection import REQUEST_SECONDS, message
 from pipeline.cluster.vertex.runs import VertexRuns, job_content, utc
 
@@ -22,7 +22,7 @@ _DELETION_SECONDS = 120.0
 _NEWEST_RUNS = 100  # enough to find the active ones among
 
 
-class VertexBackend(VertexRuns, Server):
+class VertexBackend(VertexRuns):
     """Runs and schedules of a project's region."""
 
     @property

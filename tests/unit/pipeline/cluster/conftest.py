@@ -12,7 +12,7 @@ import yaml
 from pipeline.cluster import waiting
 from pipeline.cluster.backend import Submission
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
-from pipeline.cluster.kubeflow.runs import KubeflowRuns
+from pipeline.cluster.kubeflow.schedules import KubeflowBackend
 from pipeline.kfp_graph import compiled_package
 from pipeline.package import reader
 from pipeline.profiles import targets
@@ -100,12 +100,12 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
 
 
 @pytest.fixture
-def runs(server: Server) -> KubeflowRuns:
-    return KubeflowRuns(KubeflowConnection(host=server.url))
+def runs(server: Server) -> KubeflowBackend:
+    return KubeflowBackend(KubeflowConnection(host=server.url))
 
 
 @pytest.fixture
-def started(runs: KubeflowRuns, kfp_run: Submission) -> str:
+def started(runs: KubeflowBackend, kfp_run: Submission) -> str:
     """The id of a run that was submitted to Kubeflow."""
     return runs.submit(kfp_run).run_id
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from components.core import errors
 from pipeline.cluster import backend, redaction, run_commands, waiting
-from pipeline.cluster.kubeflow.runs import KubeflowRuns
+from pipeline.cluster.kubeflow.schedules import KubeflowBackend
 from tests.fakes.kubeflow.server import Answer, Request, Server, serving
 from tests.unit.pipeline.cluster.conftest import submission_for
 from tests.unit.pipeline.conftest import wgan
@@ -109,7 +109,7 @@ def test_an_answer_that_echoes_the_credentials(server: Server, flags: list[str],
 
 @pytest.mark.parametrize("form", ["plain", "base64"])
 def test_a_run_whose_failure_echoes_the_credentials(
-    server: Server, flags: list[str], runs: KubeflowRuns, packages: Path, form: str, tmp_path: Path
+    server: Server, flags: list[str], runs: KubeflowBackend, packages: Path, form: str, tmp_path: Path
 ) -> None:
     """Its message is in the log of --wait, in the table, in JSON, and in the record of the run."""
     root = tmp_path / "root"

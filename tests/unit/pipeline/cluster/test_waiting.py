@@ -7,7 +7,7 @@ import pytest
 
 from components.core.errors import TransientError
 from pipeline.cluster import backend, waiting
-from pipeline.cluster.backend import Runs, RunStatus, StageStatus
+from pipeline.cluster.backend import RunStatus, Server, StageStatus
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
 
@@ -18,7 +18,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 class Scripted:
-    """Runs of which one has these states, one after another; None where the server is away. The last one stays."""
+    """Server of which one has these states, one after another; None where the server is away. The last one stays."""
 
     def __init__(self, *states: RunStatus | None) -> None:
         self.left = list(states)
@@ -39,7 +39,7 @@ def run(state: str, **stages: str) -> RunStatus:
 
 
 def wait(*states: RunStatus | None) -> RunStatus | None:
-    return waiting.wait(cast(Runs, Scripted(*states)), "7", None)
+    return waiting.wait(cast(Server, Scripted(*states)), "7", None)
 
 
 def test_silence_is_broken_by_a_heartbeat(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

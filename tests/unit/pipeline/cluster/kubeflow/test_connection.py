@@ -15,7 +15,7 @@ from pipeline.cluster import backends
 from pipeline.cluster.backend import Submission
 from pipeline.cluster.kubeflow import connection as kubeflow_connection
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
-from pipeline.cluster.kubeflow.runs import KubeflowRuns
+from pipeline.cluster.kubeflow.schedules import KubeflowBackend
 from tests.fakes.kubeflow.server import Answer, Request, serving
 
 pytestmark = pytest.mark.usefixtures("bare_desk")
@@ -100,7 +100,7 @@ def test_a_wrong_secret_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.
 def test_a_token_file_is_read_anew_for_each_request(tmp_path: Path) -> None:
     with serving() as server:
         path = Path(write_file(tmp_path, "token", "first\n"))
-        runs = KubeflowRuns(connected("--host", server.url, "--token-file", str(path)))
+        runs = KubeflowBackend(connected("--host", server.url, "--token-file", str(path)))
         runs.recent(1)
         path.write_text("second\n")
         runs.recent(1)
@@ -131,7 +131,7 @@ def test_a_request_that_is_never_answered_is_given_up(path: str, requests: int) 
     with serving() as server:
         server.before = wait
         with pytest.raises(TransientError, match=server.url):
-            KubeflowRuns(KubeflowConnection(host=server.url, seconds=(5.0, 0.5))).recent(1)
+            KubeflowBackend(KubeflowConnection(host=server.url, seconds=(5.0, 0.5))).recent(1)
         released.set()
         assert len(server.requests) == requests
 
@@ -164,8 +164,8 @@ def test_a_bad_certificate_and_a_server_that_is_not_there_are_no_defects() -> No
 def test_on_a_server_of_many_users(kfp_run: Submission) -> None:
     with serving(multi_user=True, cookie="who=me") as server:
 
-        def runs_in(namespace: str) -> KubeflowRuns:
-            return KubeflowRuns(KubeflowConnection(host=server.url, cookie="who=me", namespace=namespace))
+        def runs_in(namespace: str) -> KubeflowBackend:
+            return KubeflowBackend(KubeflowConnection(host=server.url, cookie="who=me", namespace=namespace))
 
         with pytest.raises(ConfigError, match="--namespace"):
             runs_in("").recent(1)
@@ -187,7 +187,7 @@ def test_a_context_means_its_api_server(kubeconfig: Callable[[str], None], monke
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
         connection = connected("--kube-context", "here")
-        assert KubeflowRuns(connection).recent(1) == []
+        assert KubeflowBackend(connection).recent(1) == []
         assert connection.run_link("x") == ""
         assert {request.headers["Authorization"] for request in server.requests} == {"Bearer of-the-cluster"}
         assert "kube_context nowhere cannot be used" in refused_client(connected("--kube-context", "nowhere"))

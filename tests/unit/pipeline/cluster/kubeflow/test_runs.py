@@ -12,7 +12,7 @@ from components.core.errors import ConfigError
 from pipeline.cluster import backend
 from pipeline.cluster.backend import Submission
 from pipeline.cluster.kubeflow.connection import KubeflowConnection
-from pipeline.cluster.kubeflow.runs import KubeflowRuns
+from pipeline.cluster.kubeflow.schedules import KubeflowBackend
 from pipeline.package import reader
 from pipeline.profiles.targets import Origin
 from tests.fakes.kubeflow.server import HangUp, Request, Server, serving
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("bare_desk")
 _UPLOADS = ("/apis/v2beta1/pipelines/upload", "/apis/v2beta1/pipelines/upload_version")
 
 
-def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
+def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowBackend, kfp_run: Submission) -> None:
     parameters = {**kfp_run.parameters, "steps": 30}
     wanted = dataclasses.replace(
         kfp_run, parameters=parameters, pipeline_root="gs://bucket/root", service_account="trainer"
@@ -40,7 +40,7 @@ def test_the_run_is_what_was_asked_for(server: Server, runs: KubeflowRuns, kfp_r
     assert server.store.experiments[run["experiment_id"]]["display_name"] == "mine"
 
 
-def test_two_runs_of_one_package_upload_it_once(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
+def test_two_runs_of_one_package_upload_it_once(server: Server, runs: KubeflowBackend, kfp_run: Submission) -> None:
     package = dataclasses.replace(kfp_run.package, origin=Origin("kfp", "cpu", "trainer"))
     wanted = dataclasses.replace(kfp_run, package=package)
     runs.submit(wanted)
@@ -53,7 +53,7 @@ def test_a_server_that_is_too_old_starts_nothing(kfp_run: Submission, tmp_path: 
     path = tmp_path / "pipeline.yaml"
     path.write_bytes(package_of("gpu-l4-4", "kfp"))
     with serving(version="2.2.0") as server:
-        runs = KubeflowRuns(KubeflowConnection(host=server.url))
+        runs = KubeflowBackend(KubeflowConnection(host=server.url))
         with pytest.raises(ConfigError, match=r"emptyDirMounts.* 2\.16\.1"):
             runs.submit(dataclasses.replace(kfp_run, package=reader.read(path, "kfp")))
         assert server.store.runs == {}
@@ -72,14 +72,14 @@ def test_two_who_upload_one_new_package_at_once_share_a_version(server: Server, 
     server.before = meet
     connections = [KubeflowConnection(host=server.url) for _ in range(2)]
     with ThreadPoolExecutor() as pool:
-        versions = list(pool.map(lambda connection: KubeflowRuns(connection).upload(kfp_run.package), connections))
+        versions = list(pool.map(lambda connection: KubeflowBackend(connection).upload(kfp_run.package), connections))
     assert len(passed) == 2
     assert versions[0] == versions[1]
     assert len(server.store.pipelines) == 1
     assert [version["name"] for version in server.store.versions.values()].count(kfp_run.package.version) == 1
 
 
-def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRuns, kfp_run: Submission) -> None:
+def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowBackend, kfp_run: Submission) -> None:
     run_id = runs.submit(kfp_run).run_id
     attempts = [("train(0)", "FAILED", "2026-01-01T00:00:00Z"), ("train(1)", "RUNNING", "2026-01-01T00:01:00Z")]
     details = [{"display_name": name, "state": state, "start_time": at} for name, state, at in reversed(attempts)]
@@ -88,7 +88,9 @@ def test_the_newest_attempt_of_a_stage_is_shown(server: Server, runs: KubeflowRu
 
 
 @pytest.mark.parametrize("lost", [(), (":terminate", ":retry")])
-def test_canceled_is_not_failed(server: Server, runs: KubeflowRuns, kfp_run: Submission, lost: tuple[str, ...]) -> None:
+def test_canceled_is_not_failed(
+    server: Server, runs: KubeflowBackend, kfp_run: Submission, lost: tuple[str, ...]
+) -> None:
     """Each is a sequence of events of a run, and the state shown at its end: the server says FAILED.
 
     Lost answers are looked up.

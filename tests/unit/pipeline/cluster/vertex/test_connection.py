@@ -15,7 +15,7 @@ from pipeline.cluster import backends
 from pipeline.cluster.backend import Submission
 from pipeline.cluster.vertex import connection as vertex_connection
 from pipeline.cluster.vertex.connection import VertexConnection
-from pipeline.cluster.vertex.runs import VertexRuns
+from pipeline.cluster.vertex.schedules import VertexBackend
 from tests.fakes import http
 
 GOOD: dict[str, Any] = {"project": "my-project-1", "location": "us-central1"}
@@ -131,7 +131,7 @@ def test_a_key_of_an_account_needs_nobody(log_in: LogIn) -> None:
 def test_the_library_is_missing(wanted: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("google.cloud.aiplatform_v1", raising=False)
     monkeypatch.setitem(sys.modules, "google.cloud.aiplatform_v1", None)
-    runs = VertexRuns(VertexConnection(**GOOD))
+    runs = VertexBackend(VertexConnection(**GOOD))
     for ask in (lambda: runs.recent(1), lambda: runs.status("a"), lambda: runs.submit(wanted)):
         with pytest.raises(ConfigError, match="google-cloud-aiplatform"):
             ask()

@@ -20,15 +20,16 @@ from pipeline.cluster import backend, refusals
 from pipeline.cluster.backend import Submission
 from pipeline.cluster.vertex import runs as vertex_runs
 from pipeline.cluster.vertex.connection import VertexConnection, message
-from pipeline.cluster.vertex.runs import VertexRuns, job_content, state_of
+from pipeline.cluster.vertex.runs import job_content, state_of
+from pipeline.cluster.vertex.schedules import VertexBackend
 from pipeline.profiles.targets import Origin
 from tests.fakes.vertex.server import Refused, VertexServer
 
 
 @pytest.fixture
-def vertex(connection: VertexConnection, monkeypatch: pytest.MonkeyPatch) -> VertexRuns:
+def vertex(connection: VertexConnection, monkeypatch: pytest.MonkeyPatch) -> VertexBackend:
     monkeypatch.setattr(vertex_runs, "_WAITS", (0.0, 0.0))
-    return VertexRuns(connection, ["--target", "vertex"])
+    return VertexBackend(connection, ["--target", "vertex"])
 
 
 def test_a_custom_job_has_what_the_profile_says(wanted: Submission, origin: Origin) -> None:
@@ -42,7 +43,7 @@ def test_a_custom_job_has_what_the_profile_says(wanted: Submission, origin: Orig
     assert job_content(changed)["serviceAccount"] == changed.service_account
 
 
-def test_a_run_has_times_a_page_and_reasons(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+def test_a_run_has_times_a_page_and_reasons(vertex: VertexBackend, server: VertexServer, wanted: Submission) -> None:
     started = vertex.submit(wanted)
     assert (started.name, started.state, started.stages) == ("first run", backend.PENDING, ())
     assert (started.created, started.finished) == (server.clock, None)
@@ -66,7 +67,9 @@ def test_every_state_has_a_word() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Unrecognized")  # Google's library warns once
-def test_a_state_newer_than_the_library_is_no_end(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+def test_a_state_newer_than_the_library_is_no_end(
+    vertex: VertexBackend, server: VertexServer, wanted: Submission
+) -> None:
     run_id = vertex.submit(wanted).run_id
     server.set_run(run_id, "RUNNING", {"train": ("RUNNING", "")})
     job = PipelineJob.pb(next(iter(server.jobs.values())))
@@ -75,7 +78,7 @@ def test_a_state_newer_than_the_library_is_no_end(vertex: VertexRuns, server: Ve
     assert (run.state, [stage.state for stage in run.stages]) == (backend.PENDING, [backend.PENDING])
 
 
-def test_an_error_that_vertex_retries_is_shown(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+def test_an_error_that_vertex_retries_is_shown(vertex: VertexBackend, server: VertexServer, wanted: Submission) -> None:
     run_id = vertex.submit(wanted).run_id
     assert "--project=my-project-1 --region=us-central1" in vertex.hint_for_waiting(run_id)
     history: list[dict[str, Any]] = []
@@ -89,7 +92,7 @@ def test_an_error_that_vertex_retries_is_shown(vertex: VertexRuns, server: Verte
         assert (stage.state, stage.message) == (task_state, " ".join(error.split()))
 
 
-def test_recent_runs_are_ours_over_all_pages(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+def test_recent_runs_are_ours_over_all_pages(vertex: VertexBackend, server: VertexServer, wanted: Submission) -> None:
     assert vertex.recent(5) == []
     job = message("PipelineJob", job_content(wanted))
     for number in range(130):
@@ -113,7 +116,7 @@ def refuse(server: VertexServer, first: int, status: str, message: str = "not no
     server.before = hook
 
 
-def test_lost_requests_are_sent_again(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+def test_lost_requests_are_sent_again(vertex: VertexBackend, server: VertexServer, wanted: Submission) -> None:
     refuse(server, 2, "DEADLINE_EXCEEDED")
     vertex.submit(wanted)
     assert server.asked() == ["CreatePipelineJob"] * 3
@@ -138,7 +141,7 @@ def test_lost_requests_are_sent_again(vertex: VertexRuns, server: VertexServer, 
         ("INTERNAL", "Internal error", TransientError, "`wgan status "),
     ],
 )
-def test_refusals_become_one_line(vertex: VertexRuns, server: VertexServer, wanted: Submission, case: Any) -> None:
+def test_refusals_become_one_line(vertex: VertexBackend, server: VertexServer, wanted: Submission, case: Any) -> None:
     status, message, kind, shown = case
     refuse(server, 99, status, message)
     with pytest.raises(kind, match="run wgan-gp-") as refusal:
@@ -156,7 +159,9 @@ def test_refused_fields_are_named() -> None:
     assert str(refusal.value).endswith("INVALID_ARGUMENT: invalid request; pipeline_job.network: is not peered")
 
 
-def test_retry_starts_the_same_job_as_another_run(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+def test_retry_starts_the_same_job_as_another_run(
+    vertex: VertexBackend, server: VertexServer, wanted: Submission
+) -> None:
     run_id = vertex.submit(wanted).run_id
     vertex.cancel(run_id)
     assert vertex.status(run_id).state == backend.CANCELING
@@ -169,7 +174,7 @@ def test_retry_starts_the_same_job_as_another_run(vertex: VertexRuns, server: Ve
     assert PipelineJob.pb(first.pipeline_job) == PipelineJob.pb(second.pipeline_job)
 
 
-def test_logs_are_said_to_be_elsewhere(vertex: VertexRuns, server: VertexServer, wanted: Submission) -> None:
+def test_logs_are_said_to_be_elsewhere(vertex: VertexBackend, server: VertexServer, wanted: Submission) -> None:
     run_id = vertex.submit(wanted).run_id
     server.set_run(run_id, "FAILED", {"train": ("FAILED", "exit code 1"), "embed": ("PENDING", "")})
     with pytest.raises(ConfigError, match=f"embed of run {run_id}"):
