@@ -15,8 +15,8 @@ TRANSIENT = 75
 INTERRUPTED = 130
 CLOSED_PIPE = 141
 TERMINATED = 143
-# Of an `OSError`: a permission that is missing, or a file in place of a folder.
-_LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR)
+_NO_FOLDER = (errno.EEXIST, errno.ENOTDIR)
+_LASTING = (errno.EACCES, errno.EPERM, errno.EROFS, *_NO_FOLDER)  # trying again would not help
 FINAL = (OK, BAD_CONFIGURATION, BAD_DATA, DEFECT, INTERRUPTED, TERMINATED)  # trying again would not help
 
 
@@ -78,6 +78,8 @@ def describe_os_error(error: OSError) -> str:
         else:
             remedy = "run as its owner, in a container by --user UID:GID, or let that user write there"
         description += f" (for user {who}; {remedy})"
+    if error.errno in _NO_FOLDER:
+        description += " (a file is in place of a folder; move it, or give another folder)"
     return description
 
 

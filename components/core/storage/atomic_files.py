@@ -122,7 +122,8 @@ def read(path: Path, kind: str, folder: object) -> bytes:
         with naming(path):
             return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"no {kind} at {folder}: {path.name} is missing") from None
+        inner = next((f"; {folder}/{other.parent.name} has it" for other in path.parent.glob(f"*/{path.name}")), "")
+        raise DataError(f"no {kind} at {folder}: {path.name} is missing{inner}") from None
 
 
 def sealed_json(value: dict[str, Any]) -> bytes:

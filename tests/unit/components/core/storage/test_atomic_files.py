@@ -91,6 +91,12 @@ def test_what_was_swept_in_spite_of_its_lock_never_gets_its_place(tmp_path: Path
     assert not location.exists()
 
 
+def test_a_folder_around_that_of_an_artifact_names_it(tmp_path: Path) -> None:
+    atomic_files.write_json(tmp_path / "KEY" / "a.json", {})
+    with pytest.raises(DataError, match=f"^no thing at {tmp_path}: a.json is missing; {tmp_path}/KEY has it$"):
+        atomic_files.read_json(tmp_path / "a.json", "thing")
+
+
 def test_only_one_holds_a_folder_and_others_wait(tmp_path: Path) -> None:
     order = []
 
