@@ -4,7 +4,6 @@ import logging
 
 from components.core.artifacts import evaluations
 from components.core.artifacts.made_once import made_once
-from components.core.data import dataset_reader
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
@@ -27,8 +26,10 @@ def run(config: EvaluateConfig) -> StageResult:
     parts = cache_key.key_parts("evaluate", config, **inputs.digests)
 
     def make(location: Location) -> None:
+        # Imported here, so that a finished evaluation is found at once.
+        from components.core.data import dataset_reader
+
         dataset_reader.fetch(config.dataset, inputs.manifest, "train", "test")
-        # Imported here, so that a finished evaluation is found without TensorFlow.
         log.info("evaluate: loading TensorFlow")
         from components.evaluate.make import make
 
