@@ -26,6 +26,8 @@ _KINDS: dict[str, type[Manifest]] = {
     "evaluations/*": evaluations.Manifest,
     "models/*": models.Manifest,
 }
+# One that is damaged is passed over when it is needed, and not made again after the end.
+_EARLIER = checkpoints.step_folder(Path(), 20).name
 _SMALL: dict[str, Any] = {"steps": 40, "checkpoint_every": 20, "classifier_epochs": 1, "sample_count": 100}
 _SMALL["distance_limit"] = 1e-9  # of which nothing is promoted
 
@@ -72,11 +74,11 @@ class Roots:
 
 
 def _results(root: Path) -> dict[str, Any]:
-    """Return the results of the newest run of a root, all artifacts of which must be whole."""
+    """Return the results of the newest run of a root, whose artifacts must be whole, but for the earlier checkpoint."""
     records = sorted((root / "records").glob("*/record.json"))
     results = whole_runs.outputs(json.loads(records[-1].read_bytes()))
     for kind, manifest in _KINDS.items():
-        for folder in root.glob(kind):
+        for folder in (path for path in root.glob(kind) if path.name != _EARLIER):
             results[f"{folder.relative_to(root)}"] = manifest.of(folder).digest
     return results
 
@@ -145,7 +147,7 @@ def damaged(roots: Roots) -> tuple[bool, str]:
     path.unlink()
     if left is not None:
         path.write_bytes(left)
-    named = path.name if left != content and not path.match(f"{checkpoints.step_folder(Path(), 20)}/*") else ""
+    named = path.name if left != content and path.parent.name != _EARLIER else ""
     return left != content, roots.problem(root, named=named)
 
 
