@@ -184,9 +184,8 @@ def _read(config: RecordConfig) -> dict[str, Any] | None:
     """Return the present record; None without one, or if it is damaged."""
     file = _file(config)
     content = file.parent.content(file.name)
-    with contextlib.suppress(ValueError, TypeError, RecursionError):
-        record: dict[str, Any] = typed(dict[str, Any], json.loads(content or b""), "record")
-        return record
+    with contextlib.suppress(DataError):
+        return None if content is None else atomic_files.parse_json(content, file, "record")
     return None
 
 

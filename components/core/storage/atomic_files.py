@@ -113,7 +113,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path, kind: str) -> dict[str, Any]:
     """Read the JSON manifest of a dataset, a checkpoint, ...; `DataError` if it is missing or no object of JSON."""
-    return _parse(read(path, kind, path.parent), path, kind)
+    return parse_json(read(path, kind, path.parent), path, kind)
 
 
 def read(path: Path, kind: str, folder: object) -> bytes:
@@ -133,7 +133,7 @@ def sealed_json(value: dict[str, Any]) -> bytes:
 
 def unsealed(content: bytes, path: object, kind: str) -> dict[str, Any]:
     """Verify the seal of a manifest, and return its other fields."""
-    value = _parse(content, path, kind)
+    value = parse_json(content, path, kind)
     if digests.SEAL not in value:
         raise DataError(f"{path} does not describe the {kind}: it has no {digests.SEAL}; make the {kind} again")
     fields = {name: field for name, field in value.items() if name != digests.SEAL}
@@ -143,7 +143,8 @@ def unsealed(content: bytes, path: object, kind: str) -> dict[str, Any]:
     raise DataError(f"{path} is damaged: it is not what its {digests.SEAL} was written for; make the {kind} again")
 
 
-def _parse(content: bytes, path: object, kind: str) -> dict[str, Any]:
+def parse_json(content: bytes, path: object, kind: str) -> dict[str, Any]:
+    """Return the object that is the content of a file; `DataError` if it is no object of JSON."""
     try:
         value = json.loads(content.decode())
         if b"\\u" in content:
