@@ -68,10 +68,10 @@ def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
     """
 
     def downloaded(file: SourceFile) -> bytes:
-        answer = buckets.read(file.location)
-        if answer is None or (answer[1].bytes, answer[1].crc32c) != (file.bytes, file.checksum):
+        content, stored = buckets.read(file.location) or (b"", None)
+        if stored is None or (stored.bytes, stored.crc32c) != (file.bytes, file.checksum):
             raise _changed(file.location)
-        return answer[0]
+        return content
 
     def opened(file: SourceFile) -> bytes:
         with open_file(file, buffering=0) as opened_file:  # a buffer takes as long as a small file itself
