@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
-from components.core.artifacts import datasets
+from components.core.artifacts import datasets, embeddings
 from components.core.data import dataset_reader
 from components.core.errors import DataError
-from components.core.metrics.feature_spaces import load as load_feature_spaces
-from components.core.storage.location import LocationLike
+from components.core.metrics import feature_spaces
+from components.core.storage.location import Location, LocationLike
 
 __all__ = ["DataError", "load_dataset", "load_feature_spaces"]
 
@@ -26,5 +26,11 @@ def load_dataset(folder: LocationLike, split: str = "train") -> tf.data.Dataset:
     if split not in datasets.SPLITS:
         raise ValueError(f"split must be one of {', '.join(datasets.SPLITS)}, got {split!r}")
     manifest = datasets.Manifest.fetch(folder, whole=False)
-    dataset_reader.fetch(folder, manifest, split)
-    return tf.data.Dataset.from_tensor_slices(dataset_reader.load_split(folder, manifest, split))
+    dataset = datasets.fetch(folder, manifest.shards(split))
+    return tf.data.Dataset.from_tensor_slices(dataset_reader.load_split(dataset, manifest, split))
+
+
+def load_feature_spaces(folder: LocationLike) -> feature_spaces.FeatureSpaces:
+    """Load the spaces of an embedding, local or in gs://BUCKET/FOLDER; `DataError` if it is missing or damaged."""
+    embeddings.Manifest.fetch(folder)
+    return feature_spaces.load(Location.of(folder).path)

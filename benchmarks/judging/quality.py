@@ -46,7 +46,6 @@ from components.core.networks import gan
 from components.core.networks.precision import choose_precision
 from components.core.reporting import grids
 from components.core.storage import atomic_files
-from components.core.storage.location import Location
 from components.evaluate.scoring import candidates, scores
 from components.train.batches import Batches
 from components.train.config import ResolvedConfig, TrainConfig, with_augmentation
@@ -67,7 +66,7 @@ class Data:
     def __init__(self, dataset: str) -> None:
         self.manifest = datasets.Manifest.of(dataset, "")
         self.train, self.validation, self.test = (
-            dataset_reader.load_split(dataset, self.manifest, split) for split in datasets.SPLITS
+            dataset_reader.load_split(Path(dataset), self.manifest, split) for split in datasets.SPLITS
         )
         self.sample_count = min(_SAMPLES_AT_MOST, len(self.test[0]))
 
@@ -78,7 +77,7 @@ class Judge:
     def __init__(self, data: Data, embedding: str, work: Path | None, shapes: bool = False) -> None:
         """Load the spaces, and the held-out classifiers from the folder `work`, if any, or train them."""
         self._data, self._shapes = data, shapes
-        self._spaces = feature_spaces.load(embedding)
+        self._spaces = feature_spaces.load(Path(embedding))
         self._reference = scores.make_reference(self._spaces, data.train[0], data.test[0], data.sample_count, seed=0)
         self._first = self._reference.spaces[0]
         self._validation = self._features(data.validation[0])
@@ -193,7 +192,14 @@ def train_and_score(
     """Train a candidate to its last step, continuing an earlier run, and score it at each mark."""
     config, identity = candidate.config, candidate.identity
     images, classes = (array[: candidate.train_images] for array in data.train)  # in random order
-    resolved = ResolvedConfig(config, data.manifest, Location.of("-"), conditioning_of(config, data.manifest))
+    resolved = ResolvedConfig(
+        config=config,
+        manifest=data.manifest,
+        conditioning=conditioning_of(config, data.manifest),
+        location="-",
+        folder=Path("-"),
+        dataset=Path("-"),
+    )
     labels = choose(resolved, [(images, classes)])
     network, wgan = candidate.make_step(data.manifest.image, labels)
     kept = work / f"{candidate.file_stem}.npz"

@@ -3,7 +3,9 @@
 import dataclasses
 import functools
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -21,7 +23,6 @@ from components.core.metrics import feature_spaces, whitening
 from components.core.networks import gan, saved_models
 from components.core.stage import provenance
 from components.core.storage import atomic_files
-from components.core.storage.location import Location
 from components.embed import certificate, classifier
 from components.embed.config import EmbedConfig
 from components.embed.custom import CustomNetwork
@@ -35,9 +36,14 @@ _CHANCE_LEVEL = 0.01  # significance of being better than chance
 
 
 def make_embedding(
-    config: EmbedConfig, manifest: datasets.Manifest, location: Location, cluster: Cluster | None
+    config: EmbedConfig,
+    manifest: datasets.Manifest,
+    dataset: Path,
+    custom_embedding: Path | None,
+    new_folder: Callable[[], AbstractContextManager[Path]],
+    cluster: Cluster | None,
 ) -> None:
-    """Train the classifier, if the dataset has classes, measure its accuracy, and write the artifact.
+    """Train the classifier, if the dataset has classes, measure its accuracy, and write the artifact to a new folder.
 
     With a cluster, every worker trains and the chief alone writes; each returns when all are done.
     """
@@ -47,8 +53,8 @@ def make_embedding(
     with workers.or_try_again():
         identity = {"dataset": manifest.digest, "custom_embedding": config.custom_embedding_digest}
         workers.require_same({**settings.values_in_key(config), **identity}, 0)
-        images, labels = dataset_reader.load_split(config.dataset, manifest, "train")
-        custom = CustomNetwork(config, images) if config.custom_embedding else None
+        images, labels = dataset_reader.load_split(dataset, manifest, "train")
+        custom = CustomNetwork(config, custom_embedding, images) if custom_embedding else None
         networks = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
         if classes > 1:
             log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
@@ -60,7 +66,7 @@ def make_embedding(
             workers.wait()
             return
         module = _Embedding(networks, custom, image)
-        test_images, test_labels = dataset_reader.load_split(config.dataset, manifest, "test")
+        test_images, test_labels = dataset_reader.load_split(dataset, manifest, "test")
         test_accuracy, is_significant = module.accuracy(test_images, test_labels) if classes > 1 else (None, True)
         if not is_significant:
             message = "embed: the classifier is dropped: a test accuracy of %.4g is no better than chance"
@@ -77,7 +83,7 @@ def make_embedding(
             space = f" ({check.space})" if check.space else ""
             value = "not a number" if check.value is None else f"{check.value:.4g}"
             log.error("embed: certificate: %s%s is %s, expected %s", check.check, space, value, check.limit)
-        with location.new_folder(embeddings.MANIFEST) as folder:
+        with new_folder() as folder:
             saved_models.save(module, folder / embeddings.MODEL_FOLDER)
             feature_spaces.save_whitenings(folder, whitenings)
             embeddings.Manifest(

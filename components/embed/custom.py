@@ -1,11 +1,12 @@
 """A custom embedding: a SavedModel, and the conversion of images to its input."""
 
+from pathlib import Path
+
 import numpy as np
 import tensorflow as tf
 
 from components.core.errors import DataError
 from components.core.networks import saved_models
-from components.core.storage.location import Location
 from components.embed.config import RANGES, EmbedConfig
 
 _SIGNATURE = "serving_default"
@@ -20,9 +21,9 @@ class CustomNetwork:
     Its signature `serving_default` must take float32 [n, height, width, 1 or 3] and give float32 [n, features].
     """
 
-    def __init__(self, config: EmbedConfig, images: np.ndarray) -> None:
+    def __init__(self, config: EmbedConfig, folder: Path, images: np.ndarray) -> None:
         self.name = config.custom_embedding_name
-        self._model = saved_models.load(Location.of(config.custom_embedding), "custom_embedding")
+        self._model = saved_models.load(folder, "custom_embedding")
         title = f"custom_embedding {config.custom_embedding}"
         if _SIGNATURE not in self._model.signatures:
             raise DataError(f"{title} has no signature {_SIGNATURE}; save it with one, as Keras' export does")

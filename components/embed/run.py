@@ -1,11 +1,11 @@
 """The embed stage: makes the feature spaces in which images are compared, unless they exist."""
 
 import dataclasses
+import functools
 import logging
 
 from components.core.artifacts import datasets, embeddings
 from components.core.artifacts.made_once import made_once
-from components.core.data import dataset_reader
 from components.core.distributed.cluster import cluster_for
 from components.core.stage import cache_key, inputs
 from components.core.stage.executor import StageResult
@@ -35,11 +35,13 @@ def run(config: EmbedConfig) -> StageResult:
 
     def make(location: Location) -> None:
         # here, so that a complete embedding needs no TensorFlow
-        dataset_reader.fetch(config.dataset, manifest, "train", "test")
+        dataset = datasets.fetch(config.dataset, manifest.shards("train", "test"))
         log.info("embed: loading TensorFlow")
         from components.embed.artifact import make_embedding
 
-        make_embedding(config, manifest, location, cluster)
+        custom = Location.of(config.custom_embedding).path if custom_digest else None
+        new_folder = functools.partial(location.new_folder, embeddings.MANIFEST)
+        make_embedding(config, manifest, dataset, custom, new_folder, cluster)
 
     # The other workers read the chief's files.
     location, embedding, reused = made_once(config.embedding, parts, embeddings.Manifest, make)

@@ -1,7 +1,9 @@
 """The inputs of an evaluation: the artifacts given, and the champion to compare with."""
 
+import contextlib
 import dataclasses
 import logging
+from pathlib import Path
 
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, models
 from components.core.errors import ConfigError, DataError
@@ -10,6 +12,9 @@ from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
 
 log = logging.getLogger(__name__)
+
+_LOOKED_THROUGH = 2048  # records of a split that is not loaded
+_BYTES_LOOKED_THROUGH = 1 << 27  # of pixels of these
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,16 @@ class Inputs:
         return f"{self.manifest.splits[kind].records:,} {name} images, {embeddings.CERTIFIABLE:,} needed"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LocalFiles:
+    """What an evaluation reads, on this machine."""
+
+    dataset: Path  # with all shards but those of which the report shows nothing
+    checkpoint: Path
+    embedding: Path
+    sheets: dict[int, bytes]  # of samples, PNG, that the training drew at some steps
+
+
 def read_inputs(config: EvaluateConfig) -> Inputs:
     """Read the inputs, and refuse those that do not belong together."""
     checkpoint = checkpoints.Manifest.fetch(config.checkpoint, config.checkpoint_digest)
@@ -67,6 +82,34 @@ def read_inputs(config: EvaluateConfig) -> Inputs:
     _require_certified(config.embedding, embedding)
     champion = read_champion(config.registry) if config.registry else None
     return Inputs(checkpoint=checkpoint, manifest=manifest, embedding=embedding, champion=champion)
+
+
+def looked_through(image: datasets.ImageShape) -> int:
+    """Return how many records of a split that is not loaded are read for the report, at most."""
+    return min(_LOOKED_THROUGH, max(1, _BYTES_LOOKED_THROUGH // image.size))
+
+
+def fetch(config: EvaluateConfig, inputs: Inputs) -> LocalFiles:
+    """Fetch what an evaluation reads beside the checked artifacts."""
+    manifest, checkpoint = inputs.manifest, Location.of(config.checkpoint)
+    shown = manifest.splits["validation"].first_shards(looked_through(manifest.image))
+    return LocalFiles(
+        dataset=datasets.fetch(config.dataset, [*manifest.shards("train", "test"), *shown]),
+        checkpoint=checkpoint.path,
+        embedding=Location.of(config.embedding).path,
+        sheets=read_sheets(checkpoint.parent, inputs.checkpoint.step),
+    )
+
+
+def read_sheets(training: Location, last_step: int) -> dict[int, bytes]:
+    """Return the sheets of samples, PNG, that the report shows of a training, by step; leave its mirror alone."""
+    from components.evaluate.report import training_folder  # here, so that a finished evaluation is found at once
+
+    samples, sheets = training / training_folder.SAMPLES, dict[int, bytes]()
+    for step, name in training_folder.sheets_shown(samples.files(), last_step).items():
+        with contextlib.suppress(OSError):
+            sheets[step] = samples.content(name) or b""
+    return sheets
 
 
 def _require_certified(location: str, embedding: embeddings.Manifest) -> None:

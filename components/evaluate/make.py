@@ -17,9 +17,8 @@ from components.core.networks.gan import GRID_COLUMNS
 from components.core.registry import registry
 from components.core.reporting import charts, grids, lineage_table, metric_labels, pages, training_curves
 from components.core.storage import atomic_files
-from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.inputs import Inputs, PublishedChampion, unreadable_champion
+from components.evaluate.inputs import Inputs, LocalFiles, PublishedChampion, unreadable_champion
 from components.evaluate.judging.verdict import Rule, ScoredChampion, fact, judge
 from components.evaluate.report import dataset_section, training_folder
 from components.evaluate.scoring import candidates, scores
@@ -32,18 +31,18 @@ _TIMELINE_BYTES = 200_000
 _PICTURE_BYTES = 1_000_000  # for all sheets together, so that the page stays small
 
 
-def make(config: EvaluateConfig, inputs: Inputs, folder: Path) -> None:
-    """Make an evaluation in a folder; the splits `train` and `test` are on this machine."""
+def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path) -> None:
+    """Make an evaluation in a folder."""
     splits = inputs.manifest.splits
     count = scores.image_count(config.sample_count, splits["train"].records, splits["test"].records)
     if count < config.sample_count:
         log.info("evaluate: distances are those of the first %d samples, as there are no more real images", count)
-    train = dataset_reader.load_split(config.dataset, inputs.manifest, "train")
-    test = dataset_reader.load_split(config.dataset, inputs.manifest, "test")
-    data = dataset_section.of(config.dataset, inputs.manifest, {"train": train, "test": test})
-    reference = scores.make_reference(feature_spaces.load(config.embedding), train[0], test[0], count, config.seed)
+    train = dataset_reader.load_split(files.dataset, inputs.manifest, "train")
+    test = dataset_reader.load_split(files.dataset, inputs.manifest, "test")
+    data = dataset_section.of(files.dataset, inputs.manifest, {"train": train, "test": test})
+    reference = scores.make_reference(feature_spaces.load(files.embedding), train[0], test[0], count, config.seed)
 
-    generator = candidates.averaged(config.checkpoint, inputs.checkpoint)
+    generator = candidates.averaged(files.checkpoint, inputs.checkpoint)
     model = candidates.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
     rival, champion = _score_champion(config, inputs, reference, train[0], model)
     version = rival.version if rival else 0
@@ -51,12 +50,12 @@ def make(config: EvaluateConfig, inputs: Inputs, folder: Path) -> None:
     verdict = dataclasses.replace(verdict, reasons=verdict.reasons + inputs.embedding.remarks)
     numbers = _numbers(config, inputs, reference, model, champion)
     evaluated, trained = settings.values_in_key(config), inputs.checkpoint.settings
-    logs, step = Location.of(config.checkpoint).path, inputs.checkpoint.step
+    step = inputs.checkpoint.step
     training = {
         "step": step,
         "settings": trained,
-        "log": training_folder.read_log(logs, step),
-        "warnings": training_folder.read_warnings(logs, step),
+        "log": training_folder.read_log(files.checkpoint, step),
+        "warnings": training_folder.read_warnings(files.checkpoint, step),
     }
     origin = lineage.of(inputs.manifest.to_json(), inputs.checkpoint.to_json(), inputs.embedding.to_json())
     lineage_rows = lineage_table.rows(origin)
@@ -70,7 +69,7 @@ def make(config: EvaluateConfig, inputs: Inputs, folder: Path) -> None:
         group_chart=_group_chart(numbers["groups"]),
         splits=datasets.SPLITS,
         data=data,
-        timeline=training_folder.timeline(Location.of(config.checkpoint).parent, step, _TIMELINE_BYTES),
+        timeline=training_folder.timeline(files.sheets, _TIMELINE_BYTES),
         curves=training_curves.draw({"training": training}),
         warnings=training["warnings"],
         setting_rows=[

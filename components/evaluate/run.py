@@ -9,7 +9,7 @@ from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.inputs import read_inputs
+from components.evaluate.inputs import fetch, read_inputs
 
 log = logging.getLogger(__name__)
 
@@ -26,15 +26,12 @@ def run(config: EvaluateConfig) -> StageResult:
     parts = cache_key.key_parts("evaluate", config, **inputs.digests)
 
     def make(location: Location) -> None:
-        # Imported here, so that a finished evaluation is found at once.
-        from components.core.data import dataset_reader
-
-        dataset_reader.fetch(config.dataset, inputs.manifest, "train", "test")
+        files = fetch(config, inputs)
         log.info("evaluate: loading TensorFlow")
-        from components.evaluate.make import make
+        from components.evaluate.make import make  # here, so that a finished evaluation is found at once
 
         with location.new_folder(evaluations.MANIFEST) as folder:
-            make(config, inputs, folder)
+            make(config, inputs, files, folder)
 
     location, manifest, reused = made_once(config.evaluation, parts, evaluations.Manifest, make)
     numbers = atomic_files.read_json(location.path / evaluations.METRICS, "evaluation")

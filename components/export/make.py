@@ -18,7 +18,6 @@ from components.core.networks import checkpoint_networks, gan, saved_models
 from components.core.reporting import model_card
 from components.core.stage import provenance
 from components.export import serving
-from components.export.config import ExportConfig
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +26,10 @@ _FLOAT_TOLERANCE = 1e-5  # on the scale [-1, 1]; a gray level is 8e-3
 _LEVELS_SHARE = 1e-3  # of the pixels may differ, by one gray level: values halfway between two levels
 
 
-def make(config: ExportConfig, checkpoint: checkpoints.Manifest, folder: Path) -> None:
-    """Save the averaged generator in a folder, and describe the model."""
+def make(source: Path, checkpoint: checkpoints.Manifest, folder: Path) -> None:
+    """Save the averaged generator of a checkpoint in a folder, and describe the model."""
     network = gan.NetworkConfig.from_json(checkpoint.network)
-    generator = checkpoint_networks.load_averaged(config.checkpoint, checkpoint.digest)
+    generator = checkpoint_networks.load_averaged(source, checkpoint.digest)
     served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
     saved_models.save(served, folder, served.signatures_by_name)
     _check(folder, generator, network.latent_size, checkpoint.class_counts)

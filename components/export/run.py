@@ -31,7 +31,7 @@ def run(config: ExportConfig) -> StageResult:
 
         # On a CPU the graph is the same on any machine.
         with tf.device("CPU:0"), location.new_folder(models.MANIFEST) as folder:
-            make(config, checkpoint, folder)
+            make(Location.of(config.checkpoint).path, checkpoint, folder)
 
     location, manifest, reused = made_once(config.model, parts, models.Manifest, make)
     size = sum(entry["bytes"] for entry in manifest.files.values())

@@ -28,7 +28,6 @@ from components.core.data import tfrecord
 from components.core.errors import DataError, TransientError
 from components.core.sources import source_listing
 from components.core.storage import atomic_files, digests
-from components.core.storage.location import Location
 from components.preprocess.decode import pixels
 
 log = logging.getLogger(__name__)
@@ -92,12 +91,10 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     examples, `wanted` has the sha256 (32 bytes) of the image files of the source, or is None if they are not known yet.
     The table is written to `folder`, which every worker must see.
     """
-    kept = Location.of(earlier)
-    for dataset in kept.children():
-        dataset.fetch_if_intact(datasets.MANIFEST, lambda name: name.endswith(MEMBERS))
+    kept = datasets.fetch_all(earlier, lambda name: name.endswith(MEMBERS))
     path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
     # Newest first, because those have most of the wanted images. Which of two copies is read does not matter.
-    manifests = kept.path.glob(f"[!.]*/{datasets.MANIFEST}")
+    manifests = kept.glob(f"[!.]*/{datasets.MANIFEST}")
     newest_first = sorted(manifests, key=lambda path: (-path.stat().st_mtime_ns, path.parent.name))
     shards: list[str] = []  # by the numbers that rows of the table have
     try:
@@ -107,7 +104,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
             for manifest in newest_first:
                 if wanted is not None and not table.execute("SELECT 1 FROM wanted LIMIT 1").fetchone():
                     break
-                members = _members_in(kept / manifest.parent.name, made_by, shards)
+                members = _members_in(manifest.parent, made_by, shards)
                 table.executemany("INSERT INTO added VALUES (?, ?, ?, ?)", members)
                 table.execute(
                     "INSERT OR IGNORE INTO known SELECT * FROM added WHERE ? OR content IN wanted ORDER BY content",
@@ -120,7 +117,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     except sqlite3.OperationalError as error:  # the disk is full
         raise TransientError(f"{path} cannot be written: {error}") from None
     for name, files in itertools.groupby(map(Path, sorted(used)), key=lambda shard: shard.parent.name):
-        (kept / name).fetch_if_intact(datasets.MANIFEST, {file.name for file in files}.__contains__)
+        datasets.fetch_if_intact(f"{earlier}/{name}", {file.name for file in files}.__contains__)
     return DatasetCache(str(path), tuple(shards)) if used else None
 
 
@@ -142,7 +139,7 @@ def _opened(table: str) -> sqlite3.Connection:
     return sqlite3.connect(f"{Path(table).as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
 
 
-def _members_in(dataset: Location, made_by: bytes, shards: list[str]) -> Iterator[tuple[bytes, bytes, int, int]]:
+def _members_in(dataset: Path, made_by: bytes, shards: list[str]) -> Iterator[tuple[bytes, bytes, int, int]]:
     """Yield rows of the table for the images of a dataset, and append its shards to the numbered ones."""
     try:
         manifest = Manifest.read(dataset)
@@ -154,7 +151,7 @@ def _members_in(dataset: Location, made_by: bytes, shards: list[str]) -> Iterato
     for shard in [shard for split in manifest.splits.values() for shard in split.shards]:
         name = Path(shard.file).with_suffix(MEMBERS).name
         try:
-            content = (dataset.path / name).read_bytes()
+            content = (dataset / name).read_bytes()
             if hashlib.sha256(content).hexdigest() != manifest.listed.get(name):
                 raise DataError(f"{name} is damaged")
         except (DataError, OSError) as error:
@@ -163,11 +160,11 @@ def _members_in(dataset: Location, made_by: bytes, shards: list[str]) -> Iterato
         if not content.startswith(made_by):
             log.info("skipped %s: its images were decoded differently", dataset)
             return
-        shards.append(str(dataset.path / shard.file))
+        shards.append(str(dataset / shard.file))
         members = np.frombuffer(content, _MEMBER, offset=len(made_by))
         for record, (image, sha256) in enumerate(members.tolist()):
             yield image, sha256, record, len(shards) - 1
 
 
-def _pass_over(location: Location, error: Exception) -> None:
-    log.warning("skipped %s, whose images cannot be reused: %s", location, errors.line_of(error))
+def _pass_over(path: Path, error: Exception) -> None:
+    log.warning("skipped %s, whose images cannot be reused: %s", path, errors.line_of(error))

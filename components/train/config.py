@@ -2,15 +2,15 @@
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 from components.core.artifacts import checkpoint_manifest, datasets
 from components.core.settings import Config, Setting, share_problem, values_in_key
 from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
-from components.core.storage.location import Location
 
 Conditioning = tuple[str, list[str]]  # `class`, `cluster` or `none`, and the names of the classes or clusters
-Checkpoint = tuple[Location, checkpoint_manifest.Manifest] | None  # its folder; None for the start
+Checkpoint = tuple[Path, checkpoint_manifest.Manifest] | None  # its folder; None for the start
 # From so many training images on, augmentation costs more than it gains: benchmarks/judging/quality.md, "Few images".
 FEW_IMAGES = 1000
 # Images without labels form a cluster per so many; more clusters would make the generator copy few images.
@@ -167,14 +167,17 @@ class TrainConfig(Config):
             yield f"initial_checkpoint must be given with its digest, got none for {self.initial_checkpoint_digest}"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ResolvedConfig:
     """A training with all that its settings leave to the dataset and the initial checkpoint; made by `run.resolve`."""
 
     config: TrainConfig  # with the digest of the initial checkpoint, and the augmentation that `auto` chooses
     manifest: datasets.Manifest
-    location: Location  # of checkpoints, samples and logs
     conditioning: Conditioning
+    location: str  # path or URI of checkpoints, samples and logs
+    folder: Path  # of these on this machine
+    dataset: Path  # its folder on this machine
+    initial_checkpoint: Path | None = None  # its folder on this machine
 
     def steps(self, checkpoint: Checkpoint) -> int:
         """Return the last step; with a time budget, that of a checkpoint if there is one, else it is not known yet."""

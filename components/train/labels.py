@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -10,7 +11,6 @@ from components.core.artifacts import checkpoints
 from components.core.artifacts.datasets import Manifest
 from components.core.data.dataset_reader import Images
 from components.core.errors import ConfigError
-from components.core.storage.location import LocationLike
 from components.train import clusters
 from components.train.config import IMAGES_PER_CLUSTER, Conditioning, ResolvedConfig, TrainConfig
 
@@ -31,7 +31,7 @@ class Labels:
     features: np.ndarray | None = None  # that stand for a cluster in the networks: float32 [clusters, features]
 
 
-def choose(resolved: ResolvedConfig, splits: Sequence[Split], start: LocationLike = "") -> Labels:
+def choose(resolved: ResolvedConfig, splits: Sequence[Split], start: Path | None = None) -> Labels:
     """Return the labels of a training on splits, each of images and their classes, that of training first.
 
     Its clusters are those of the checkpoint `start`, if it starts from one.

@@ -54,7 +54,7 @@ def train(resolved: ResolvedConfig, checkpoint: Checkpoint, cluster: Cluster | N
     workers = Agreement(strategy, cluster)
     if not workers.is_chief:
         # Again: from here on nobody but the chief writes there.
-        checkpoint = checkpoints.newest(resolved.location)
+        checkpoint = checkpoints.newest(resolved.folder)
     try:
         with workers.or_try_again():
             return Session(resolved, checkpoint, workers).run()
@@ -112,8 +112,8 @@ class Session:
         precision, strategy = common_precision(config, checkpoint, workers), workers.strategy
 
         # Open the images, and choose their labels.
-        splits = tuple(dataset_reader.open_split(config.dataset, manifest, name) for name in ("train", "validation"))
-        start = checkpoint[0] if checkpoint else config.initial_checkpoint
+        splits = tuple(dataset_reader.open_split(resolved.dataset, manifest, name) for name in ("train", "validation"))
+        start = checkpoint[0] if checkpoint else resolved.initial_checkpoint
         labels = choose(resolved, [(images, images.labels) for images in splits], start)
         network = network_of(config, manifest.image, len(labels.names), label_features(labels.kind))
         batches = Batches(splits[0], labels.by_split[0] if labels.names else None, config)
@@ -126,14 +126,15 @@ class Session:
         config = dataclasses.replace(config, steps=steps)
 
         # Construct the networks with their optimizers, and what goes with them.
-        folder, self.config, self._manifest, self._workers = resolved.location, config, manifest, workers
-        self._folder, self._labels, self._network, self._batches = folder, labels, network, ReadAhead(batches)
+        self.config, self._manifest, self._workers = config, manifest, workers
+        self._location, self._folder, self._initial = resolved.location, resolved.folder, resolved.initial_checkpoint
+        self._labels, self._network, self._batches = labels, network, ReadAhead(batches)
         self._wgan = WganStep(config, network, strategy, precision.name, labels.features)
-        written_folder = folder.path if workers.is_chief else None
+        written_folder = self._folder if workers.is_chief else None
         self._metrics = MetricsWriter(written_folder, config, network)
         labeled = zip(splits, labels.by_split, strict=True)
         self._monitor = Monitor(written_folder, config, self._wgan, labels.counts, *labeled)
-        self._uploads = uploads.Uploads(folder if workers.is_chief else None)
+        self._uploads = uploads.Uploads(self._location if workers.is_chief else None)
         self._rollbacks, self._window_steps = Rollbacks(config), limits.window_steps(config)
         hardware = {**environment.of(strategy, precision.name), "precision_reason": precision.reason}
         recorded = {name: getattr(config, name) for name in (*_ON_RECORD, "minutes")}
@@ -222,7 +223,7 @@ class Session:
             )
         back = self._rollbacks.add(nonfinite)
         # this machine may lack it, if the training began on another
-        uploads.fetch(self._folder, back)
+        uploads.fetch(self._location, back)
         good = checkpoints.newest(self._folder, back)
         returned = 0 if good is None else good[1].step
         self._workers.require_same({}, returned)
@@ -234,7 +235,7 @@ class Session:
         self._take_state(good)
         self._workers.wait()  # until nobody reads the files to remove
         if self._workers.is_chief:
-            checkpoints.remove_after(self._folder.path, returned)
+            checkpoints.remove_after(self._folder, returned)
         self._uploads.went_back(returned)
 
     def _take_state(self, checkpoint: Checkpoint) -> dict[str, np.ndarray]:
@@ -242,9 +243,8 @@ class Session:
 
         Return the arrays; rollbacks are not taken from them, as they still count after one more.
         """
-        kind, source, self.step = "initial_checkpoint", self.config.initial_checkpoint, 0
-        if checkpoint is not None:
-            kind, source, self.step = "checkpoint", str(checkpoint[0]), checkpoint[1].step
+        source, self.step = (self._initial, 0) if checkpoint is None else (checkpoint[0], checkpoint[1].step)
+        name = f"initial_checkpoint {self.config.initial_checkpoint}" if checkpoint is None else f"checkpoint {source}"
         self._kept = self.step  # the step of the newest checkpoint
         arrays = self._at_start
         if source:
@@ -253,15 +253,14 @@ class Session:
             wanted = {name: array for name, array in arrays.items() if name.startswith(prefix)}
             wanted |= {name: array for name, array in loaded.items() if name == rollback.STATE}
             if wrong := checkpoints.differences(wanted, loaded):
-                raise DataError(f"{kind} {source} does not fit: {'; '.join(wrong)}")
+                raise DataError(f"{name} does not fit: {'; '.join(wrong)}")
             arrays = arrays | loaded
         for part in (self._wgan, self._metrics.window, self._monitor):
             part.restore(arrays)
         if checkpoint is None and source:
-            log.info("train: starting from the networks of %s", source)
+            log.info("train: starting from the networks of %s", self.config.initial_checkpoint)
         if self._workers.is_chief:
-            folder = self._folder.path
-            training_log.go_back(folder, self.step, checkpoints.step_folder(folder, self.step))
+            training_log.go_back(self._folder, self.step, checkpoints.step_folder(self._folder, self.step))
             self._metrics.go_back(self.step)
         return arrays
 
@@ -283,10 +282,10 @@ class Session:
             state_sha256="",
             made_with={**self._made_with, **rolled_back},
         )
-        checkpoints.save(self._folder.path, manifest, self._state() | self._rollbacks.state())
+        checkpoints.save(self._folder, manifest, self._state() | self._rollbacks.state())
         self._kept = self.step
         needed = self._needed()
-        checkpoints.keep(self._folder.path, needed)
+        checkpoints.keep(self._folder, needed)
         self._uploads.saved(self.step, needed)
 
     def _needed(self) -> Callable[[list[int]], list[int]]:
@@ -301,7 +300,7 @@ class Session:
         doubtful_after = self._monitor.last_undoubted
         if self._workers.is_chief and doubtful_after is not None:
             # needed only to resume after an interruption
-            checkpoints.remove_after(self._folder.path, doubtful_after)
+            checkpoints.remove_after(self._folder, doubtful_after)
             self._uploads.went_back(doubtful_after)
             self._uploads.saved(doubtful_after, self._needed())
             self._uploads.finish()

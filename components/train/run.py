@@ -5,7 +5,6 @@ import dataclasses
 import logging
 
 from components.core.artifacts import checkpoints, datasets
-from components.core.data import dataset_reader
 from components.core.distributed.cluster import Cluster, cluster_for
 from components.core.errors import ConfigError, DataError
 from components.core.stage import cache_key
@@ -37,23 +36,25 @@ def run(config: TrainConfig) -> StageResult:
     cluster = None if job else cluster_for(config.accelerator)
     writes = not job and (cluster is None or cluster.is_chief)
     resolved = resolve(config)
-    location = resolved.location
+    location = Location.of(resolved.location)
     uploads.fetch(location)
-    if config.initial_checkpoint and not checkpoints.steps(location):
+    if config.initial_checkpoint and not checkpoints.steps(resolved.folder):
         require_fitting(resolved)
-    with atomic_files.only_one(location.path) if writes else contextlib.nullcontext():
-        checkpoint = checkpoints.newest(location)
+    with atomic_files.only_one(resolved.folder) if writes else contextlib.nullcontext():
+        checkpoint = checkpoints.newest(resolved.folder)
         step, steps = -1 if checkpoint is None else checkpoint[1].step, resolved.steps(checkpoint)
         if writes:
-            checkpoints.remove_after(location.path, step)  # they are damaged
+            checkpoints.remove_after(resolved.folder, step)  # they are damaged
         if step == steps:
             log.info("train: already complete at %s", location)
             if writes:  # what an interrupted process left on this machine
                 uploads.send_all(location, config.keep_checkpoints)
         elif job:
-            tf_job.train(job, config, location)  # whose workers resolve the settings themselves, as they were given
+            tf_job.train(
+                job, config, resolved.location
+            )  # whose workers resolve the settings themselves, as they were given
             uploads.fetch(location)
-            steps = resolved.steps(checkpoints.newest(location))
+            steps = resolved.steps(checkpoints.newest(resolved.folder))
         else:
             steps = _train_here(resolved, checkpoint, cluster)
     folder = checkpoints.step_folder(location, steps)
@@ -83,11 +84,20 @@ def resolve(config: TrainConfig) -> ResolvedConfig:
         config = dataclasses.replace(config, initial_checkpoint_digest=_describe_initial(config, remedy).digest)
     parts = cache_key.key_parts("train", config, dataset_digest=manifest.digest)
     location = Location.of(config.checkpoints) / cache_key.key_of(parts)
+    initial = Location.of(config.initial_checkpoint).path if config.initial_checkpoint else None
     why = f", as there are {images:,}" if config.augmentation == "auto" else ""
     config = with_augmentation(config, images)
     if config.augmentation != "none":
         log.info("train: the critic sees shifted and cut images (augmentation geometric)%s", why)
-    return ResolvedConfig(config, manifest, location, (kind, names))
+    return ResolvedConfig(
+        config=config,
+        manifest=manifest,
+        conditioning=(kind, names),
+        location=location.uri,
+        folder=location.path,
+        dataset=Location.of(config.dataset).path,
+        initial_checkpoint=initial,
+    )
 
 
 def require_fitting(resolved: ResolvedConfig) -> None:
@@ -120,8 +130,8 @@ def _describe_initial(config: TrainConfig, remedy: str = "") -> checkpoints.Mani
 def _train_here(resolved: ResolvedConfig, checkpoint: Checkpoint, cluster: Cluster | None) -> int:
     """Train in this process, which may be a worker of several, and return the last step."""
     if cluster is None or cluster.is_chief:
-        resolved.location.require_writable()
-    dataset_reader.fetch(resolved.config.dataset, resolved.manifest, "train", "validation")
+        Location.of(resolved.location).require_writable()
+    datasets.fetch(resolved.config.dataset, resolved.manifest.shards("train", "validation"))
     log.info("train: loading TensorFlow")
     from components.train.loop import train  # here, so that a complete training needs no TensorFlow
 

@@ -16,7 +16,6 @@ from typing import Any
 
 from components.core import errors, settings
 from components.core.errors import ConfigError, DataError, StageError, Superseded, Terminated, TransientError
-from components.core.storage.location import Location
 from components.train.config import TrainConfig
 
 log = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ def requested() -> dict[str, Any] | None:
     return dict(json.loads(text)) if text and errors.in_pod() else None
 
 
-def train(job: dict[str, Any], config: TrainConfig, location: Location) -> None:
+def train(job: dict[str, Any], config: TrainConfig, uri: str) -> None:
     """Train in a folder by a job, and return when it has succeeded; one that trains there already is waited for.
 
     Raises a `ConfigError` if the cluster has no TFJob or the pod no right to it; a `TransientError` if the API does not
@@ -52,7 +51,7 @@ def train(job: dict[str, Any], config: TrainConfig, location: Location) -> None:
         )
     api = _Kubernetes()
     pod = api.request("GET", f"{_PODS}/{os.environ['KFP_POD_NAME']}").json()
-    job = completed(job, location, pod, config)
+    job = completed(job, uri, pod, config)
     name = job["metadata"]["name"]
     try:
         _start(api, job)
@@ -63,9 +62,9 @@ def train(job: dict[str, Any], config: TrainConfig, location: Location) -> None:
         raise
 
 
-def completed(job: dict[str, Any], location: Location, stage: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
+def completed(job: dict[str, Any], uri: str, stage: dict[str, Any], config: TrainConfig) -> dict[str, Any]:
     """Return the job with a name for each folder, its owner, and what its pods share with the owner."""
-    name = f"wgan-train-{hashlib.sha256(location.uri.encode()).hexdigest()[:12]}"
+    name = f"wgan-train-{hashlib.sha256(uri.encode()).hexdigest()[:12]}"
     metadata = stage["metadata"]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
     pod = job["spec"]["tfReplicaSpecs"][WORKER]["template"]["spec"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from components.core.artifacts import checkpoints
 from components.core.errors import StageError, Superseded, TransientError
 from components.core.storage import buckets
-from components.core.storage.location import COMMITTED, Location
+from components.core.storage.location import COMMITTED, Location, LocationLike
 
 log = logging.getLogger(__name__)
 
@@ -21,14 +21,15 @@ _Kept = Callable[[list[int]], list[int]]  # from the steps of all checkpoints in
 _SAMPLES = "samples"
 
 
-def fetch(location: Location, at_most: float = math.inf) -> None:
+def fetch(training: LocationLike, at_most: float = math.inf) -> None:
     """Fetch the newest whole checkpoint up to a step from the bucket, unless this machine has one as new.
 
     Damaged ones are removed from the bucket: training makes them again.
     """
+    location = Location.of(training)
     if not location.in_bucket:
         return
-    local_checkpoint = checkpoints.newest(location, at_most)
+    local_checkpoint = checkpoints.newest(location.path, at_most)
     local_step = -1 if local_checkpoint is None else local_checkpoint[1].step
     for step in reversed([step for step in _steps_in_bucket(location) if local_step < step <= at_most]):
         folder = checkpoints.step_folder(location, step)
@@ -37,21 +38,23 @@ def fetch(location: Location, at_most: float = math.inf) -> None:
             return
 
 
-def send_all(location: Location, keep: int) -> None:
+def send_all(training: LocationLike, keep: int) -> None:
     """Upload everything that is not in the bucket yet, and keep so many of the newest checkpoints there; 0 keeps all.
 
     Raise `Superseded` if another process committed another checkpoint of a step.
     """
+    location = Location.of(training)
     uploads = Uploads(location)
     with uploads.running():
-        uploads.saved(max(checkpoints.steps(location), default=0), functools.partial(checkpoints.kept, count=keep))
+        uploads.saved(max(checkpoints.steps(location.path), default=0), functools.partial(checkpoints.kept, count=keep))
 
 
 class Uploads:
     """Uploads the checkpoints of one training while it runs, if its folder is in a bucket; None on other workers."""
 
-    def __init__(self, location: Location | None) -> None:
-        self._bucket = location if location is not None and location.in_bucket else None
+    def __init__(self, training: LocationLike | None) -> None:
+        location = None if training is None else Location.of(training)
+        self._bucket = location if location and location.in_bucket else None
         self._queue = queue.SimpleQueue[Callable[[], None] | None]()  # keeps saves and rollbacks in their order
         self._rollbacks = 0
         self._sent, self._sent_samples = set[int](), set[str]()
@@ -141,7 +144,7 @@ class Uploads:
                 # the bucket's may be from before a rollback
                 buckets.put(f"{location}/{_SAMPLES}/{path.name}", path.read_bytes())
                 self._sent_samples.add(path.name)
-        for step in [step for step in checkpoints.steps(location) if step <= last and step not in self._sent]:
+        for step in [step for step in checkpoints.steps(location.path) if step <= last and step not in self._sent]:
             folder = checkpoints.step_folder(location, step)
             try:
                 is_ours = folder.commit(folder.path, checkpoints.MANIFEST)

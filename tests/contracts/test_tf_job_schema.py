@@ -8,7 +8,6 @@ import pytest
 import yaml
 from kfp import dsl
 
-from components.core.storage.location import Location
 from components.train import tf_job
 from components.train.config import TrainConfig
 from pipeline.profiles.kubernetes import KubernetesStage
@@ -59,7 +58,7 @@ def completed(**stage: Any) -> dict[str, Any]:
     container = dsl.ContainerSpec(image="host/train@sha256:0", command=["python", "-m", "components", "train"])
     job = KubernetesStage(**stage).job(container)
     config = TrainConfig(dataset="/d", checkpoints="/c", accelerator="multi-worker")
-    return tf_job.completed(job, Location.of("/c/k"), OWN_POD, config)
+    return tf_job.completed(job, "/c/k", OWN_POD, config)
 
 
 @pytest.mark.parametrize("stage", [{"workers": 2}, _EVERYTHING], ids=["least", "everything"])

@@ -129,7 +129,7 @@ def make_embedding(folder: Path, dataset: str) -> Path:
 
     projection = Projection()
     saved_models.save(projection, folder / embeddings.MODEL_FOLDER)
-    features = projection.embed(dataset_reader.load_split(dataset, manifest, "train")[0])
+    features = projection.embed(dataset_reader.load_split(Path(dataset), manifest, "train")[0])
     feature_spaces.save_whitenings(folder, {name: fit_whitening(features[name].numpy(), 24) for name in spaces})
     embedding = embeddings.Manifest(
         image=image,

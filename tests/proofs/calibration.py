@@ -36,7 +36,7 @@ def train(root: Path, dataset: Path, **settings: Any) -> tuple[Path, int]:
     """Train as a user does; return the training's folder, also of a failed one, and the exit code."""
     flags = {"dataset": str(dataset), "checkpoints": str(root / "checkpoints"), "steps": STEPS, **settings}
     code = subprocess.run(command("train", keep_checkpoints=0, **flags), check=False, stdout=sys.stderr).returncode
-    return resolve(cli.build(TrainConfig, flags)).location.path, code
+    return resolve(cli.build(TrainConfig, flags)).folder, code
 
 
 def judged(root: Path, dataset: Path, embedding: Path, checkpoint: Path) -> tuple[str, dict[str, Any]]:

@@ -35,7 +35,7 @@ def make_embedding(root: Path, dataset: Path, **settings: object) -> Path:
 
 def load_split(dataset: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the images of a split, uint8 [n, height, width, channels], and their labels, int32 [n]."""
-    return dataset_reader.load_split(str(dataset), datasets.Manifest.of(str(dataset)), split)
+    return dataset_reader.load_split(dataset, datasets.Manifest.of(str(dataset)), split)
 
 
 def draw(checkpoint: str | Path, count: int) -> np.ndarray:
@@ -44,5 +44,5 @@ def draw(checkpoint: str | Path, count: int) -> np.ndarray:
 
     manifest = checkpoints.Manifest.of(checkpoint)
     image = datasets.ImageShape(**manifest.network["image"])
-    batches = candidates.draw(candidates.averaged(checkpoint, manifest), image, count, seed=0)
+    batches = candidates.draw(candidates.averaged(Path(checkpoint), manifest), image, count, seed=0)
     return np.concatenate([batch for batch, _ in batches])

@@ -93,7 +93,7 @@ def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: 
     loaded = feature_spaces.load(embedding)
     assert [space.name for space in loaded.manifest.spaces] == ["mine", "untrained"]
     assert loaded.manifest.spaces[0].feature_size == FEATURES
-    images = dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), "train")[0]
+    images = dataset_reader.load_split(Path(dataset), datasets.Manifest.of(dataset), "train")[0]
     features, logits = loaded.embed(images)
     assert logits is not None
     assert logits.shape == (700, 3)
@@ -111,7 +111,7 @@ def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
     locations: dict[str, Any] = {name: str(path) for name, path in {**inputs, "evaluation": tmp_path / "e"}.items()}
     result = evaluate.run(EvaluateConfig(dataset=dataset, sample_count=400, **locations, **NO_LIMITS))
     manifest = datasets.Manifest.of(dataset)
-    train, test = (dataset_reader.load_split(dataset, manifest, split)[0] for split in ("train", "test"))
+    train, test = (dataset_reader.load_split(Path(dataset), manifest, split)[0] for split in ("train", "test"))
     latents = tf.random.stateless_normal([400, 16], [0, 0], alg="philox")
     whiten = fit_whitening(in_numpy(train), 40)
     for checkpoint, name in zip(two_checkpoints, ("champion_mine_fd", "mine_fd"), strict=True):
@@ -216,7 +216,7 @@ def test_what_cannot_be_used_is_refused(
 ) -> None:
     images = np.random.default_rng(0).integers(0, 256, (9, 9, 16, 3), dtype=np.uint8)
     with pytest.raises(DataError, match=named):
-        CustomNetwork(colored(save(tmp_path, **saved), **settings), images)
+        CustomNetwork(colored(save(tmp_path, **saved), **settings), tmp_path, images)
 
 
 def test_names_and_the_lack_of_one_are_checked(colored: Callable[..., EmbedConfig]) -> None:
@@ -232,11 +232,10 @@ def test_images_are_resized_without_aliasing_scaled_and_tiled(
     colored: Callable[..., EmbedConfig], tmp_path: Path, channels: int, values: str
 ) -> None:
     """Pillow's bilinear filter, which widens with the reduction, is the oracle."""
-    location = save(
-        tmp_path, lambda x: {"rows": tf.reshape(x, [-1, 64 * channels])}, tf.TensorSpec([None, 8, 8, channels])
-    )
+    save(tmp_path, lambda x: {"rows": tf.reshape(x, [-1, 64 * channels])}, tf.TensorSpec([None, 8, 8, channels]))
+    config = colored(str(tmp_path), custom_embedding_size=8, custom_embedding_range=values)
     images = np.random.default_rng(0).integers(0, 256, (3, 28, 5, 1), dtype=np.uint8)
-    network = CustomNetwork(colored(location, custom_embedding_size=8, custom_embedding_range=values), images)
+    network = CustomNetwork(config, tmp_path, images)
     features = network.features(tf.constant(images)).numpy().reshape(3, 8, 8, channels)
     black, white = (float(end) for end in values.split(".."))
     for image, one in zip(images, features, strict=True):

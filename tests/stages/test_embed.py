@@ -27,7 +27,7 @@ def command(dataset: Path | str, folder: Path | str, **changes: object) -> list[
 def embed(dataset: Path | str, folder: Path | str, **changes: object) -> feature_spaces.FeatureSpaces:
     done = programs.run(command(dataset, folder, **changes))
     assert done.returncode == 0, done.stderr
-    return feature_spaces.load(embedding_in(folder).uri)
+    return feature_spaces.load(embedding_in(folder).path)
 
 
 def embedding_in(folder: Path | str) -> Location:
@@ -46,7 +46,7 @@ def test_it_has_the_accuracy_that_it_states_and_white_features_of_each_image_alo
     embedding: Path, tiny_dataset: Path
 ) -> None:
     loaded = feature_spaces.load(embedding)
-    images, labels = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "test")
+    images, labels = dataset_reader.load_split(tiny_dataset, datasets.Manifest.of(str(tiny_dataset)), "test")
     features, logits = loaded.embed(images)
     assert {name: values.shape for name, values in features.items()} == {
         space.name: (120, space.components) for space in loaded.manifest.spaces
@@ -57,7 +57,7 @@ def test_it_has_the_accuracy_that_it_states_and_white_features_of_each_image_alo
     assert logits is not None
     assert np.mean(logits.argmax(axis=1) == labels) == loaded.manifest.test_accuracy
     assert (loaded.manifest.test_accuracy or 0) > 0.9
-    train, _ = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
+    train, _ = dataset_reader.load_split(tiny_dataset, datasets.Manifest.of(str(tiny_dataset)), "train")
     alone, train_features = (loaded.embed(pixels)[0] for pixels in (images[7:8], train))
     for name, together in features.items():
         np.testing.assert_allclose(alone[name][0], together[7], rtol=1e-4, atol=1e-4)
@@ -88,7 +88,7 @@ def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Pat
     manifest, random = datasets.Manifest.of(str(tiny_dataset)), np.random.default_rng(0)
     splits = {}
     for name, split in manifest.splits.items():
-        images, labels = dataset_reader.load_split(str(tiny_dataset), manifest, name)
+        images, labels = dataset_reader.load_split(tiny_dataset, manifest, name)
         shard = artifacts.write_shard(dataset / split.shards[0].file, images, random.permutation(labels))
         splits[name] = dataclasses.replace(split, shards=[shard])
     dataclasses.replace(manifest, splits=splits).write(dataset)
@@ -107,7 +107,7 @@ def test_two_workers_make_the_embedding_that_one_makes(embedding: Path, tiny_dat
     outputs = [(tmp_path / "said" / f"out{index}").read_text() for index in range(2)]
     assert outputs[0] == outputs[1] != ""
     assert "embed: epoch" not in (tmp_path / "said" / "err1").read_text()
-    images, _ = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "test")
+    images, _ = dataset_reader.load_split(tiny_dataset, datasets.Manifest.of(str(tiny_dataset)), "test")
     together = embedding_in(tmp_path / "together").path
     one, two = (feature_spaces.load(folder).embed(images)[1] for folder in (embedding, together))
     assert one is not None

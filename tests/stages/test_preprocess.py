@@ -35,7 +35,7 @@ def made(source: Path | str, dataset: Path, **settings: Any) -> Path:
 
 def load(dataset: Path | str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     manifest = datasets.Manifest.of(str(dataset))
-    return {split: dataset_reader.load_split(str(dataset), manifest, split) for split in datasets.SPLITS}
+    return {split: dataset_reader.load_split(Path(dataset), manifest, split) for split in datasets.SPLITS}
 
 
 def rows(images: np.ndarray, labels: np.ndarray) -> list[bytes]:

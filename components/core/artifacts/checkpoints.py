@@ -21,7 +21,7 @@ from components.core.artifacts.checkpoint_manifest import STATE
 from components.core.artifacts.checkpoint_manifest import Manifest as Manifest
 from components.core.errors import DataError, TrainingDiverged, describe_os_error
 from components.core.storage import array_files, atomic_files, digests
-from components.core.storage.location import Location, LocationLike
+from components.core.storage.location import Location
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +33,9 @@ def step_folder(checkpoints: Folder, step: int) -> Folder:
     return checkpoints / f"step-{step:010d}"
 
 
-def steps(checkpoints: LocationLike) -> list[int]:
+def steps(checkpoints: Path) -> list[int]:
     """Return the steps of all checkpoints on this machine, whole or not, ascending."""
-    return steps_named(path.name for path in Location.of(checkpoints).path.glob("step-*"))
+    return steps_named(path.name for path in checkpoints.glob("step-*"))
 
 
 def steps_named(folders: Iterable[str]) -> list[int]:
@@ -76,7 +76,7 @@ def not_finite(state: Mapping[str, np.ndarray]) -> list[str]:
     ]
 
 
-def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Manifest] | None:
+def newest(checkpoints: Path, at_most: float = math.inf) -> tuple[Path, Manifest] | None:
     """Return the newest whole checkpoint up to a step; skip damaged ones."""
     for step in reversed([step for step in steps(checkpoints) if step <= at_most]):
         folder = step_folder(checkpoints, step)
@@ -87,11 +87,11 @@ def newest(checkpoints: Folder, at_most: float = math.inf) -> tuple[Folder, Mani
     return None
 
 
-def load_state(checkpoint: LocationLike, prefix: str | tuple[str, ...] = "") -> dict[str, np.ndarray]:
+def load_state(checkpoint: Path, prefix: str | tuple[str, ...] = "") -> dict[str, np.ndarray]:
     """Return the variables whose names begin with a prefix; a `DataError` if they cannot be read."""
-    path = Location.of(checkpoint) / STATE
+    path = checkpoint / STATE
     try:
-        with np.load(path.path, allow_pickle=False) as arrays:
+        with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files if name.startswith(prefix)}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read: {error}") from None

@@ -5,10 +5,17 @@ the source has no classes); `tfrecord` encodes it.
 """
 
 import dataclasses
+import logging
 import reprlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from components.core.artifacts import manifest
+from components.core.errors import DataError
+from components.core.storage.location import Location, LocationLike
+
+log = logging.getLogger(__name__)
 
 MANIFEST = "dataset.json"
 SPLITS = ("train", "validation", "test")
@@ -54,6 +61,14 @@ class Split:
     def unlabeled(self) -> int:
         return self.records - sum(self.class_counts)
 
+    def first_shards(self, most: int) -> list[Shard]:
+        """Return the shards that hold the first records, up to so many."""
+        shards: list[Shard] = []
+        for shard in self.shards:
+            if sum(earlier.records for earlier in shards) < most:
+                shards.append(shard)
+        return shards
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest(manifest.Manifest):
@@ -77,10 +92,39 @@ class Manifest(manifest.Manifest):
     @property
     def listed(self) -> dict[str, str]:
         """The sha256 of every shard, of the list of quarantined images, and of the files beside shards."""
-        shards = [dataclasses.asdict(shard) for split in self.splits.values() for shard in split.shards]
+        shards = [dataclasses.asdict(shard) for shard in self.shards(*self.splits)]
         files = [*shards, *([self.quarantine["list"]] if "list" in self.quarantine else [])]
         return {**{file["file"]: file["sha256"] for file in files}, **self.made_with.get(MEMBERS, {})}
+
+    def shards(self, *splits: str) -> list[Shard]:
+        return [shard for split in splits for shard in self.splits[split].shards]
 
     @property
     def class_count(self) -> int:
         return len(self.classes)
+
+
+def fetch(dataset: LocationLike, shards: Iterable[Shard]) -> Path:
+    """Return the folder of a dataset on this machine, after fetching shards of one in a bucket.
+
+    Raises a `DataError` if one is missing or damaged there; a `TransientError` if disk or network fail.
+    """
+    location = Location.of(dataset)
+    location.fetch(MANIFEST, {shard.file for shard in shards}.__contains__)
+    return location.path
+
+
+def fetch_if_intact(dataset: LocationLike, wanted: Callable[[str], bool]) -> None:
+    """Fetch the manifest and the wanted files of a dataset, or log that it is damaged in its bucket."""
+    try:
+        Location.of(dataset).fetch(MANIFEST, wanted)
+    except DataError as error:
+        log.error("passed over: %s", error)
+
+
+def fetch_all(folder: LocationLike, wanted: Callable[[str], bool]) -> Path:
+    """Fetch, as `fetch_if_intact` does, of each dataset in a folder, and return the folder on this machine."""
+    location = Location.of(folder)
+    for dataset in location.children():
+        fetch_if_intact(dataset, wanted)
+    return location.path

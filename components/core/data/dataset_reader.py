@@ -1,12 +1,13 @@
 """Dataset reader: checks every shard against `dataset.json`, and maps its images into memory, to read in any order."""
 
+from pathlib import Path
+
 import numpy as np
 
 from components.core.artifacts.datasets import MANIFEST, ImageShape, Manifest, Shard
 from components.core.data import tfrecord
 from components.core.errors import DataError
 from components.core.storage import atomic_files
-from components.core.storage.location import Location, LocationLike
 
 
 class Images:
@@ -15,14 +16,14 @@ class Images:
     Raises a `DataError` if a shard is not the one of the manifest. Without classes labels are -1.
     """
 
-    def __init__(self, dataset: LocationLike, shards: list[Shard], image: ImageShape) -> None:
-        folder, kind = Location.of(dataset), tfrecord.record_type(image.size)
-        for name in atomic_files.changed_files(folder.path, {shard.file: shard.sha256 for shard in shards}):
+    def __init__(self, dataset: Path, shards: list[Shard], image: ImageShape) -> None:
+        kind = tfrecord.record_type(image.size)
+        for name in atomic_files.changed_files(dataset, {shard.file: shard.sha256 for shard in shards}):
             problem = f"is missing, or not the one that {MANIFEST} describes"
-            raise DataError(f"shard {folder / name} {problem}; make the dataset again")
+            raise DataError(f"shard {dataset / name} {problem}; make the dataset again")
         shards = [shard for shard in shards if shard.records]  # an empty file cannot be mapped
         # The records of each.
-        self._shards = [np.memmap(folder.path / shard.file, kind, "r").view(np.ndarray) for shard in shards]
+        self._shards = [np.memmap(dataset / shard.file, kind, "r").view(np.ndarray) for shard in shards]
         labels = [tfrecord.labels(records) for records in self._shards]
         self.labels = np.concatenate([np.empty(0, np.int32), *labels]).astype(np.int32)
         self._ends = np.cumsum([shard.records for shard in shards])
@@ -43,21 +44,12 @@ class Images:
         return images
 
 
-def fetch(dataset: LocationLike, manifest: Manifest, *splits: str) -> None:
-    """Download the missing shards of some splits of a dataset in a bucket.
-
-    Raises a `DataError` if one is missing or damaged there; a `TransientError` if disk or network fail.
-    """
-    files = {shard.file for split in splits for shard in manifest.splits[split].shards}
-    Location.of(dataset).fetch(MANIFEST, files.__contains__)
-
-
-def open_split(dataset: LocationLike, manifest: Manifest, split: str) -> Images:
-    """Open a split, which `fetch` has fetched; `DataError` if a shard is missing or is not the one of the manifest."""
+def open_split(dataset: Path, manifest: Manifest, split: str) -> Images:
+    """Open a split; `DataError` if a shard is missing or is not the one of the manifest."""
     return Images(dataset, manifest.splits[split].shards, manifest.image)
 
 
-def load_split(dataset: LocationLike, manifest: Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
+def load_split(dataset: Path, manifest: Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Read all images of a split, uint8 [n, height, width, channels], and labels, int32 [n]; as `open_split`."""
     images = open_split(dataset, manifest, split)
     try:
@@ -66,12 +58,7 @@ def load_split(dataset: LocationLike, manifest: Manifest, split: str) -> tuple[n
         raise DataError(f"the {split} split does not fit into memory ({error}); use a larger machine") from None
 
 
-def load_first(dataset: LocationLike, manifest: Manifest, split: str, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Read the first images of a split, which are in random order, and their labels; fetch no other shards."""
-    shards: list[Shard] = []
-    for shard in manifest.splits[split].shards:
-        if sum(earlier.records for earlier in shards) < most:
-            shards.append(shard)
-    Location.of(dataset).fetch(MANIFEST, {shard.file for shard in shards}.__contains__)
-    images = Images(dataset, shards, manifest.image)
+def load_first(dataset: Path, manifest: Manifest, split: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Read the first images of a split, which are in random order, and their labels; read no other shards."""
+    images = Images(dataset, manifest.splits[split].first_shards(most), manifest.image)
     return images[:most], images.labels[:most]

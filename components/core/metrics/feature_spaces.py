@@ -11,7 +11,6 @@ from components.core.artifacts.embeddings import MODEL_FOLDER, Manifest
 from components.core.metrics.whitening import Whitening
 from components.core.networks import saved_models
 from components.core.storage import array_files
-from components.core.storage.location import Location, LocationLike
 
 _WHITENING = "whitening.npz"
 _FIELDS = tuple(field.name for field in dataclasses.fields(Whitening))
@@ -41,10 +40,10 @@ class FeatureSpaces:
         return features, outputs["logits"].astype(np.float64) if self.manifest.class_count else None
 
 
-def load(embedding: LocationLike) -> FeatureSpaces:
+def load(embedding: Path) -> FeatureSpaces:
     """Load the spaces of an embedding after checking every file of it; raise `DataError` if it is damaged."""
-    manifest, folder = Manifest.of(embedding), Location.of(embedding)
-    with np.load(folder.path / _WHITENING, allow_pickle=False) as arrays:
+    manifest = Manifest.of(embedding)
+    with np.load(embedding / _WHITENING, allow_pickle=False) as arrays:
         names = [space.name for space in manifest.spaces]
         whitenings = {name: Whitening(*(arrays[f"{name}/{field}"] for field in _FIELDS)) for name in names}
-    return FeatureSpaces(manifest, saved_models.load(folder / MODEL_FOLDER, "embedding"), whitenings)
+    return FeatureSpaces(manifest, saved_models.load(embedding / MODEL_FOLDER, "embedding"), whitenings)

@@ -1,17 +1,18 @@
 """The network of a checkpoint that later stages use: the averaged generator, which ships."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 
 from components.core.artifacts import checkpoints
 from components.core.errors import DataError
 from components.core.networks import gan
-from components.core.storage.location import LocationLike
 
 AVERAGE = "average/"
 
 
-def load_averaged(checkpoint: LocationLike, expected_digest: str = "") -> keras.Model:
+def load_averaged(checkpoint: Path, expected_digest: str = "") -> keras.Model:
     """Load the averaged generator; call it with `training=False`, and with `gan.with_labels` if it is conditional.
 
     It takes float32 latents [n, latent_size] to float32 images [n, height, width, channels] in [-1, 1].

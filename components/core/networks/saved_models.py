@@ -15,7 +15,6 @@ from google.protobuf.message import Message
 from tensorflow.core.protobuf import saved_model_pb2
 
 from components.core.errors import DataError, first_line
-from components.core.storage.location import Location
 
 _NUMBERED = re.compile(r"(.*_)(\d+)")
 _GRADIENT = "_gradient_op_type"  # the attribute that names an operation's custom gradient
@@ -35,10 +34,10 @@ def plain_variables(variables: Iterable[keras.Variable]) -> list[tf.Variable]:
     return [tf.Variable(variable.numpy(), trainable=False) for variable in variables]
 
 
-def load(folder: Path | Location, kind: str) -> Any:
+def load(folder: Path, kind: str) -> Any:
     """Load a SavedModel; `kind` names it in the `DataError` if TensorFlow cannot load it."""
     try:
-        return tf.saved_model.load(str(Location.of(folder).path))
+        return tf.saved_model.load(str(folder))
     except (OSError, ValueError, tf.errors.OpError) as error:
         reason = first_line(error)
         raise DataError(f"{kind} {folder} cannot be loaded by TensorFlow {tf.__version__}: {reason}") from None

@@ -29,7 +29,11 @@ class SourceFile(NamedTuple):
     @property
     def sha256(self) -> str:
         """sha256 of the content, 64 hexadecimal digits; empty if it is unknown."""
-        return "" if buckets.is_uri(self.location) else self.checksum
+        return "" if self.in_bucket else self.checksum
+
+    @property
+    def in_bucket(self) -> bool:
+        return buckets.is_uri(self.location)
 
 
 def open_file(listed: SourceFile, buffering: int = -1) -> BinaryIO:
@@ -38,7 +42,7 @@ def open_file(listed: SourceFile, buffering: int = -1) -> BinaryIO:
     In a bucket it must still have the checksum of the listing, if that is known.
     """
     location = listed.location
-    if buckets.is_uri(location):
+    if listed.in_bucket:
         with tempfile.NamedTemporaryFile() as copy:  # whose name vanishes here, and its content when it is closed
             buckets.download(location, Path(copy.name))
             if listed.checksum and buckets.checksum(Path(copy.name)) != listed.checksum:
@@ -77,7 +81,7 @@ def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
         with open_file(file, buffering=0) as opened_file:  # a buffer takes as long as a small file itself
             return opened_file.read(min(file.bytes + 1, at_most))
 
-    is_remote = files and buckets.is_uri(files[0].location)
+    is_remote = files and files[0].in_bucket
     return concurrent.transfers(downloaded, files) if is_remote else map(opened, files)
 
 

@@ -168,13 +168,6 @@ class Location:
             raise DataError(f"no {kind} at {self}: neither {COMMITTED} nor {manifest} is there")
         return self
 
-    def fetch_if_intact(self, manifest: str, wanted: Wanted) -> None:
-        """Fetch files of an artifact as `fetch` does, or log that it is damaged."""
-        try:
-            self.fetch(manifest, wanted)
-        except DataError as error:
-            log.error("passed over: %s", error)
-
     def fetch_files(self, suffix: str) -> None:
         """Update the files in this folder whose names end in a suffix from the bucket."""
         if not self.in_bucket:

@@ -1,6 +1,7 @@
 """Section of the report on the dataset: sheets of its images, their counts and faults."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,25 +10,23 @@ from components.core.artifacts.datasets import SPLITS, Manifest
 from components.core.data import dataset_reader
 from components.core.networks.gan import GRID_COLUMNS
 from components.core.reporting import grids
+from components.evaluate.inputs import looked_through
 
 Loaded = Mapping[str, tuple[np.ndarray, np.ndarray]]  # images and labels by the name of the split
 
 _CLASSES_SHOWN = 20  # as rows of a sheet
-_LOOKED_THROUGH = 2048  # records to read of a split that is not loaded
-_BYTES_LOOKED_THROUGH = 1 << 27  # of pixels to read
 _PICTURE_BYTES = 500_000  # for all sheets together, so that the page stays small
 _REASONS_SHOWN = 5
 _BLANK = 255  # like the sheet's background
 
 
-def of(dataset: str, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
+def of(dataset: Path, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
     """Return the content of the section: `sheets`, `counts` by class and split, `rejected` images, `remarks`.
 
     There is a sheet for each split with images, and one for the leaks if any is known and loaded. Of other splits the
     first records are read.
     """
-    image = manifest.image
-    most = min(_LOOKED_THROUGH, max(1, _BYTES_LOOKED_THROUGH // (image.height * image.width * image.channels)))
+    most = looked_through(manifest.image)
     rows, sheets = f"a row for each class, {', '.join(manifest.classes)}" if manifest.classes else "the first ones", []
     if manifest.class_count > _CLASSES_SHOWN:
         rows = f"a row for each of the first {_CLASSES_SHOWN} of {manifest.class_count:,} classes"

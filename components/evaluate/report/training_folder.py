@@ -3,6 +3,7 @@
 import contextlib
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,8 @@ import numpy as np
 
 from components.core.artifacts import training_log
 from components.core.reporting import grids
-from components.core.storage.location import Location
 
-_SAMPLES = "samples"
+SAMPLES = "samples"
 _SHEET = re.compile(r"step-(\d{10})\.png")
 _POINTS_AT_MOST = 1000
 _SHEETS = 8
@@ -45,21 +45,25 @@ def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
     return list(by_signal.values())
 
 
-def timeline(training: Location, last_step: int, size: int) -> list[dict[str, Any]]:
-    """Return up to 8 sheets of samples as `png`, shrunk to `size` bytes together, each with its step as `caption`.
+def sheets_shown(names: Iterable[str], last_step: int) -> dict[int, str]:
+    """Return the names of up to 8 sheets of samples, by their step.
 
     Steps grow by about the same factor, because most changes early; the first and last are included.
     """
-    matches = [_SHEET.fullmatch(name) for name in (training / _SAMPLES).files()]
+    matches = [_SHEET.fullmatch(name) for name in names]
     sheet_of_step = {int(match[1]): match[0] for match in matches if match}
     steps = sorted(step for step in sheet_of_step if 0 < step <= last_step)
     if len(steps) > _SHEETS:
         targets = np.geomspace(steps[0], steps[-1], _SHEETS)
         steps = sorted({min(steps, key=lambda step: abs(step - target)) for target in targets.tolist()})
+    return {step: sheet_of_step[step] for step in steps}
+
+
+def timeline(sheets: Mapping[int, bytes], size: int) -> list[dict[str, Any]]:
+    """Return sheets of samples as `png`, shrunk to `size` bytes together, each with its step as `caption`."""
     pictures = []
-    for step in steps:
+    for step, sheet in sheets.items():
         with contextlib.suppress(OSError, ValueError):
-            sheet = (training / _SAMPLES).content(sheet_of_step[step]) or b""
-            png = grids.shrunk_sheet(sheet, size // len(steps))
+            png = grids.shrunk_sheet(sheet, size // len(sheets))
             pictures.append({"caption": f"step {step:,}", "png": png})
     return pictures

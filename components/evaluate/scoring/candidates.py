@@ -13,7 +13,6 @@ from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.metrics.intervals import around
 from components.core.metrics.quantities import Quantity, Scores
 from components.core.networks import checkpoint_networks, gan, saved_models
-from components.core.storage.location import LocationLike
 from components.evaluate.scoring import scores
 
 log = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class Candidate:
     copies: np.ndarray | None  # the samples closest to training images, each followed by that image
 
 
-def averaged(folder: LocationLike, checkpoint: checkpoints.Manifest) -> Generator:
+def averaged(folder: Path, checkpoint: checkpoints.Manifest) -> Generator:
     """Load the averaged generator of a checkpoint."""
     model = checkpoint_networks.load_averaged(folder, checkpoint.digest)
 

@@ -16,7 +16,6 @@ from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, contents_of, printable
 from components.core.sources.source_listing import Listing
-from components.core.storage import buckets
 from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
 from components.preprocess.formats import archives, idx, label_files, npz, parquet, splits_and_labels, tfrecords
@@ -146,7 +145,7 @@ def _survey_images(location: str, listing: Listing) -> Survey:
     for name in names:
         tally.add(name, *split_and_class(name))
     classes = tally.classes(location)
-    if classes and table is None and not buckets.is_uri(location):
+    if classes and table is None:
         depth = 2 if split_folders else 1
         with_images = {"/".join(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
         folders = [path for path in Path(location).glob("*/" * depth) if not path.name.startswith(".")]
@@ -194,7 +193,7 @@ def _survey_archives(location: str, listing: Listing) -> Survey:
     for file, images_of_file in located.items():
         images = [(member, split, numbers[class_name]) for member, split, class_name in images_of_file]
         # Of a zip file of this machine some members can be read without the ones before them.
-        has_ranges = not buckets.is_uri(file.location) and all(member.method is not None for member, _, _ in images)
+        has_ranges = not file.in_bucket and all(member.method is not None for member, _, _ in images)
         at_once = IMAGES_AT_ONCE if has_ranges else max(1, len(images))
         starts = range(0, len(images), at_once)
         parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]

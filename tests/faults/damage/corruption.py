@@ -45,7 +45,7 @@ def _read_dataset(folder: Path) -> Any:
 
     manifest = datasets.Manifest.of(str(folder), whole=False)
     for split in datasets.SPLITS:
-        dataset_reader.open_split(str(folder), manifest, split)
+        dataset_reader.open_split(folder, manifest, split)
     return manifest
 
 

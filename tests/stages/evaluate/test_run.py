@@ -101,7 +101,7 @@ def test_numbers_are_those_of_the_definitions(
     first: StageResult, two_checkpoints: list[Path], dataset: str, embedding: Path
 ) -> None:
     """The scores of both spaces, from newly drawn samples."""
-    test, _ = dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), "test")
+    test, _ = dataset_reader.load_split(Path(dataset), datasets.Manifest.of(dataset), "test")
     loaded = feature_spaces.load(embedding)
     latents = tf.random.stateless_normal([2000, 16], [0, 0], alg="philox")
     drawn = gan.to_pixels(checkpoint_networks.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()

@@ -1,6 +1,7 @@
 """The verdict on garbage and on real images, by the number of test images; docs/evaluation.md has more."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,8 +27,8 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     root, random = tmp_path_factory.mktemp("small_data"), np.random.default_rng(0)
     dataset = make_dataset(root / "dataset", {"train": 4000, "validation": SAMPLES + 5000, "test": 40})
     manifest, embedding = datasets.Manifest.of(dataset), feature_spaces.load(make_embedding(root / "e", dataset))
-    real, labels = dataset_reader.load_split(dataset, manifest, "validation")
-    train, _ = dataset_reader.load_split(dataset, manifest, "train")
+    real, labels = dataset_reader.load_split(Path(dataset), manifest, "validation")
+    train, _ = dataset_reader.load_split(Path(dataset), manifest, "train")
     means = np.stack([real[labels == label].mean(axis=0) for label in random.integers(0, 3, SAMPLES)])
     speckles = random.integers(0, 2, (SAMPLES, *real.shape[1:]), np.uint8)  # so that no two images are equal
     images = {

@@ -23,7 +23,7 @@ from components.core.networks.gan import GRID_COLUMNS
 from components.core.stage import logs
 from components.core.storage.location import Location
 from components.train import clusters, loop, uploads
-from components.train.config import ResolvedConfig, TrainConfig
+from components.train.config import TrainConfig
 from tests import programs
 from tests.conftest import classes_seen, write_dataset
 from tests.fakes.gcs.server import Server
@@ -200,7 +200,7 @@ def test_a_training_that_will_not_recover_is_ended_and_its_last_good_checkpoint_
     for named in ("excess_slope", "step 1200", "since step 600", "checkpoint of step 600", "critic_learning_rate"):
         assert named in done.stderr
     assert "Traceback" not in done.stderr
-    assert checkpoints.steps(location) == [500, 600, 700]
+    assert checkpoints.steps(location.path) == [500, 600, 700]
     assert uploads._steps_in_bucket(location) == [500, 600, 700]
     health = training_log.read(location.path / training_log.HEALTH)
     assert [row["step"] for row in health] == [200, 400, 600, 800, 1000, 1200]
@@ -240,7 +240,7 @@ def test_images_without_labels_are_trained_on_by_clusters_that_stay(unlabeled_da
     training = training_in(tmp_path / "whole")
     whole, half = (checkpoints.step_folder(training, step) for step in (4, 2))
     manifest = checkpoints.Manifest.of(whole)
-    images = dataset_reader.open_split(str(unlabeled_dataset), datasets.Manifest.of(str(unlabeled_dataset)), "train")
+    images = dataset_reader.open_split(unlabeled_dataset, datasets.Manifest.of(str(unlabeled_dataset)), "train")
     centers = clusters.find(images, 2, seed=0)
     np.testing.assert_array_equal(centers_of(whole), centers)
     assert manifest.classes == ["cluster 0", "cluster 1"]
@@ -287,7 +287,7 @@ def test_too_little_memory_names_the_settings_to_lower(error: Exception, monkeyp
     monkeypatch.setattr(loop, "Session", fail)
     config = TrainConfig(dataset="d", checkpoints="c", accelerator="cpu", batch_size=4096, base_filters=1024)
     with pytest.raises(errors.ConfigError, match="a batch of 4096 and base_filters 1024"):
-        loop.train(ResolvedConfig(config, artifacts.dataset(), Location.of("c"), ("none", [])), None)
+        loop.train(artifacts.resolved(config, artifacts.dataset(), ("none", [])), None)
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ def make(strategy: tf.distribute.Strategy, dataset: str, batch: int = 16) -> Cla
 
 
 def batches(dataset: str, steps: int, batch: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    images, labels = dataset_reader.load_split(dataset, datasets.Manifest.of(dataset), "train")
+    images, labels = dataset_reader.load_split(Path(dataset), datasets.Manifest.of(dataset), "train")
     chosen = np.arange(steps * batch) % len(images)
     return images[chosen].reshape(steps, batch, *images.shape[1:]), labels[chosen].reshape(steps, batch)
 

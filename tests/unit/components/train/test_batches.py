@@ -15,7 +15,7 @@ from tests.conftest import classes_seen
 
 
 def test_every_image_comes_with_its_own_label(tiny_dataset: Path) -> None:
-    images, labels = dataset_reader.load_split(str(tiny_dataset), datasets.Manifest.of(str(tiny_dataset)), "train")
+    images, labels = dataset_reader.load_split(tiny_dataset, datasets.Manifest.of(str(tiny_dataset)), "train")
     settings: dict[str, Any] = {"dataset": "unused", "checkpoints": "unused", "batch_size": 16, "critic_steps": 2}
     pixels, pixel_labels = Batches(images, labels, TrainConfig(**settings)).block(7, 3)
     assert pixels.shape == (3, 2, 16, 12, 10, 1)

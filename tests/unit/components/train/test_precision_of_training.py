@@ -1,5 +1,6 @@
 """The precision that all workers of a training share, and that a resumed training keeps."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +8,6 @@ import tensorflow as tf
 
 from components.core.distributed.coordination import Agreement
 from components.core.networks import precision
-from components.core.storage.location import Location
 from components.train import loop
 from components.train.config import TrainConfig
 from tests.inputs import artifacts
@@ -25,7 +25,7 @@ class BesideFloat32(Agreement):
 def chosen(made_with: dict[str, Any] | None, workers: Agreement | None = None, **settings: Any) -> precision.Precision:
     """Return the precision of a training, new or resumed from a checkpoint with this `made_with`."""
     config = TrainConfig(dataset="unused", checkpoints="unused", **settings)
-    checkpoint = None if made_with is None else (Location.of("unused"), artifacts.checkpoint(5, made_with=made_with))
+    checkpoint = None if made_with is None else (Path("unused"), artifacts.checkpoint(5, made_with=made_with))
     return loop.common_precision(config, checkpoint, workers or Agreement(HERE, None))
 
 

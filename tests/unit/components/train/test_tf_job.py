@@ -11,7 +11,6 @@ import pytest
 
 from components.core.errors import ConfigError, DataError, StageError, Terminated, TransientError
 from components.core.stage import cli
-from components.core.storage.location import Location
 from components.train import tf_job
 from components.train.config import TrainConfig
 from tests.fakes import http, training_operator
@@ -86,7 +85,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
 
 def train(accelerator: str = "multi-worker") -> None:
     config = TrainConfig(dataset="/d", checkpoints="/c", accelerator=accelerator, steps=60)
-    tf_job.train(copy.deepcopy(_TEMPLATE), config, Location.of("/c/k"))
+    tf_job.train(copy.deepcopy(_TEMPLATE), config, "/c/k")
 
 
 def test_workers_get_the_settings_of_the_stage_and_the_rights_of_its_pod(cluster: Cluster) -> None:

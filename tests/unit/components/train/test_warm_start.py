@@ -14,7 +14,6 @@ from components.core.artifacts import checkpoints, datasets
 from components.core.data import dataset_reader
 from components.core.distributed.coordination import Agreement
 from components.core.errors import ConfigError, DataError
-from components.core.storage.location import Location
 from components.train import clusters, labels, loop, run
 from components.train.config import TrainConfig, deciding_settings
 from components.train.step import WganStep, network_of
@@ -137,7 +136,7 @@ def test_the_folder_is_named_by_what_the_initial_checkpoint_holds_not_by_where_i
     checkpoint = artifacts.unsealed(other / checkpoints.MANIFEST)
     artifacts.seal(other / checkpoints.MANIFEST, checkpoint, step=501)
 
-    def location(folder: Path | str, **changes: Any) -> Location:
+    def location(folder: Path | str, **changes: Any) -> str:
         return run.resolve(config_of(tiny_dataset, folder, **changes)).location
 
     named = location(champion)
@@ -180,7 +179,7 @@ def test_a_conditional_training_begins_with_one_of_the_same_classes_alone(tiny_d
 
 def test_a_training_on_more_images_keeps_its_first_clusters(unlabeled_dataset: Path, tmp_path: Path) -> None:
     manifest = datasets.Manifest.of(str(unlabeled_dataset))
-    images = dataset_reader.load_split(str(unlabeled_dataset), manifest, "train")
+    images = dataset_reader.load_split(unlabeled_dataset, manifest, "train")
     centers = clusters.find(images[0], 3, seed=1)  # of its own 400 images a training would find two
     config = config_of(unlabeled_dataset, tmp_path / "step-0000000500")
     network = network_of(config, manifest.image, 3, 32).to_json()
@@ -189,7 +188,7 @@ def test_a_training_on_more_images_keeps_its_first_clusters(unlabeled_dataset: P
     checkpoints.save(tmp_path, checkpoint, {clusters.CENTERS: centers})
     resolved = run.resolve(config)
     run.require_fitting(resolved)
-    chosen = labels.choose(resolved, [images], config.initial_checkpoint)
+    chosen = labels.choose(resolved, [images], resolved.initial_checkpoint)
     assert (chosen.names, len(chosen.counts)) == (names, 3)
     np.testing.assert_array_equal(chosen.centers, centers)
 

@@ -13,7 +13,6 @@ from components.core.data import dataset_reader
 from components.core.data.data_order import examples_at
 from components.core.errors import DataError
 from components.core.storage import buckets
-from components.core.storage.location import Location
 from tests.fakes.gcs.server import Server
 from tests.inputs import artifacts
 
@@ -37,7 +36,7 @@ def sharded(tmp_path: Path) -> Path:
 
 
 def test_the_first_records_are_those_of_the_whole_split(sharded: Path) -> None:
-    dataset, manifest = str(sharded), datasets.Manifest.of(str(sharded))
+    dataset, manifest = sharded, datasets.Manifest.of(sharded)
     images, labels = dataset_reader.load_split(dataset, manifest, "train")
     for most in (0, 1, 15, 16, 40, 99):
         first_images, their_labels = dataset_reader.load_first(dataset, manifest, "train", most)
@@ -54,18 +53,18 @@ def test_the_first_records_are_those_of_the_whole_split(sharded: Path) -> None:
 def test_only_the_splits_that_are_wanted_are_downloaded(sharded: Path, bucket: Server) -> None:
     for path in filter(Path.is_file, sharded.iterdir()):
         buckets.put(f"gs://b/{path.name}", path.read_bytes())
-    dataset, folder = "gs://b", Location.of("gs://b").path
-    manifest = datasets.Manifest.fetch(dataset, whole=False)
-    assert len(dataset_reader.load_first(dataset, manifest, "train", 16)[0]) == 16
+    manifest = datasets.Manifest.fetch("gs://b", whole=False)
+    folder = datasets.fetch("gs://b", manifest.splits["train"].first_shards(16))
+    assert len(dataset_reader.load_first(folder, manifest, "train", 16)[0]) == 16
     assert {path.name for path in folder.iterdir()} == {datasets.MANIFEST, "train-0", "train-1"}
-    dataset_reader.fetch(dataset, manifest, "validation", "test")
+    assert datasets.fetch("gs://b", manifest.shards("validation", "test")) == folder
     shards = {"train-0", "train-1", "validation-0", "test-0"}
     assert {path.name for path in folder.iterdir()} == {datasets.MANIFEST, *shards}
-    assert len(dataset_reader.load_split(dataset, manifest, "test")[0]) == 5
+    assert len(dataset_reader.load_split(folder, manifest, "test")[0]) == 5
 
 
 def test_no_more_shards_are_read_than_hold_the_first_records_and_these_are_checked(sharded: Path) -> None:
-    dataset, manifest = str(sharded), datasets.Manifest.of(str(sharded))
+    dataset, manifest = sharded, datasets.Manifest.of(sharded)
     (sharded / "train-2").unlink()
     assert len(dataset_reader.load_first(dataset, manifest, "train", 30)[0]) == 30
     with pytest.raises(DataError, match="train-2"):

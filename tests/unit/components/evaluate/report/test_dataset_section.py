@@ -26,7 +26,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def splits(dataset: str) -> Splits:
     manifest = datasets.Manifest.of(dataset)
-    return {split: dataset_reader.load_split(dataset, manifest, split) for split in datasets.SPLITS}
+    return {split: dataset_reader.load_split(Path(dataset), manifest, split) for split in datasets.SPLITS}
 
 
 def leak(
@@ -38,7 +38,7 @@ def leak(
 
 def test_every_split_has_a_sheet_with_the_first_images_of_each_class_in_a_row(dataset: str, splits: Splits) -> None:
     loaded = {split: splits[split] for split in ("train", "test")}
-    section = dataset_section.of(dataset, datasets.Manifest.of(dataset), loaded)
+    section = dataset_section.of(Path(dataset), datasets.Manifest.of(dataset), loaded)
     assert section["counts"] == [
         {"name": name, "counts": [int((splits[split][1] == label).sum()) for split in datasets.SPLITS]}
         for label, name in enumerate(["dark", "left", "right"])
@@ -64,7 +64,7 @@ def test_without_classes_the_first_images_are_shown() -> None:
 def test_of_many_classes_the_first_are_shown_and_all_are_counted(tmp_path: Path) -> None:
     names = [f"class {label}" for label in range(70)]
     dataset = make_dataset(tmp_path / "dataset", {"train": 50, "test": 9}, classes=names)
-    section = dataset_section.of(dataset, datasets.Manifest.of(dataset), {})
+    section = dataset_section.of(Path(dataset), datasets.Manifest.of(dataset), {})
     assert len(section["sheets"]) == 2  # there are no validation images
     assert sheets.images_of(section["sheets"][0]["png"], 8, 8).shape[:2] == (20, 8)
     assert [row["name"] for row in section["counts"]] == names
@@ -75,7 +75,7 @@ def test_leaking_images_stand_beside_their_training_images(dataset: str, splits:
     leaks["first"] = [leak("test", 29, 3), leak("validation", 2, 5), leak("test", 0, 89)]
     manifest = dataclasses.replace(datasets.Manifest.of(dataset), source={"leaks": leaks})
     loaded = {split: splits[split] for split in ("train", "test")}
-    sheet = dataset_section.of(dataset, manifest, loaded)["sheets"][-1]
+    sheet = dataset_section.of(Path(dataset), manifest, loaded)["sheets"][-1]
     (test, _), (train, _) = splits["test"], splits["train"]
     tiles = sheets.images_of(sheet["png"], 8, 8)
     np.testing.assert_array_equal(tiles.reshape(-1, 8, 8, 1), [test[29], train[3], test[0], train[89]])

@@ -6,6 +6,7 @@ import numpy as np
 
 from components.core.storage import buckets
 from components.core.storage.location import Location
+from components.evaluate import inputs
 from components.evaluate.report import training_folder
 from tests.fakes.gcs.server import Server
 from tests.inputs import sheets
@@ -45,20 +46,22 @@ def test_warnings_are_listed_once_for_each_signal(tmp_path: Path) -> None:
     assert training_folder.read_warnings(tmp_path, 100) == []
 
 
+def timeline(training: Path | Location, last_step: int, size: int = 10**6) -> list[dict[str, Any]]:
+    return training_folder.timeline(inputs.read_sheets(Location.of(training), last_step), size)
+
+
 def captions(folder: Path, last_step: int) -> list[str]:
-    return [sheet["caption"] for sheet in training_folder.timeline(Location.of(folder), last_step, 10**6)]
+    return [sheet["caption"] for sheet in timeline(folder, last_step)]
 
 
 def test_the_timeline_shows_the_sheets_of_some_steps(tmp_path: Path) -> None:
-    assert training_folder.timeline(Location.of(tmp_path), 1000, 10**6) == []
+    assert timeline(tmp_path, 1000) == []
     written = {step: sheets.write(tmp_path, step, 6, 4, 3) for step in range(100, 2100, 100)}
     chosen = (100, 200, 400, 600, 800, 1300, 2000)
-    assert training_folder.timeline(Location.of(tmp_path), 2000, 10**6) == [
-        {"caption": f"step {step:,}", "png": written[step]} for step in chosen
-    ]
+    assert timeline(tmp_path, 2000) == [{"caption": f"step {step:,}", "png": written[step]} for step in chosen]
     assert captions(tmp_path, 350) == ["step 100", "step 200", "step 300"]
     size = (len(written[100]) + len(written[200])) // 4
-    shown = training_folder.timeline(Location.of(tmp_path), 200, size)
+    shown = timeline(tmp_path, 200, size)
     assert sum(len(sheet["png"]) for sheet in shown) <= size
 
 
@@ -78,6 +81,6 @@ def test_a_timeline_leaves_the_mirror_of_a_training_alone(bucket: Server, tmp_pa
     mirrored = {step: sheets.write(training.path, step, 6, 4, 3) for step in (100, 200)}
     sent = sheets.write(tmp_path, 300, 6, 4, 3)
     buckets.put("gs://b/training/samples/step-0000000100.png", sent)
-    assert training_folder.timeline(training, 200, 10**6) == [{"caption": "step 100", "png": sent}]
+    assert timeline(training, 200) == [{"caption": "step 100", "png": sent}]
     kept = {int(path.stem[-3:]): path.read_bytes() for path in (training.path / "samples").iterdir()}
     assert kept == mirrored

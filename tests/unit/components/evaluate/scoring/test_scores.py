@@ -25,7 +25,7 @@ dataset, embedding = conftest.dataset, conftest.embedding
 def splits(dataset: str) -> Splits:
     """Images for training, for the reference, and others that are as real."""
     manifest = datasets.Manifest.of(dataset)
-    train, test = (dataset_reader.load_split(dataset, manifest, split)[0] for split in ("train", "test"))
+    train, test = (dataset_reader.load_split(Path(dataset), manifest, split)[0] for split in ("train", "test"))
     return {"train": train[:900], "test": test[:COUNT], "validation": test[COUNT : 2 * COUNT]}
 
 
@@ -130,7 +130,7 @@ def test_the_classes_asked_for_are_those_that_the_classifier_should_see(
 ) -> None:
     """A generator that draws real images of the requested classes, and one that draws the next class."""
     manifest = datasets.Manifest.of(dataset)
-    images, labels = dataset_reader.load_split(dataset, manifest, "train")
+    images, labels = dataset_reader.load_split(Path(dataset), manifest, "train")
 
     def drawing(shift: int) -> candidates.Generator:
         def draw(_: tf.Tensor, asked: tf.Tensor | None) -> tf.Tensor:
