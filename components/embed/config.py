@@ -11,7 +11,8 @@ from components.core.stage.hardware import Accelerator, Replicas, Tpu
 from components.core.stage.inputs import CustomEmbedding
 
 RANGES = {"-1..1": (127.5, 1.0), "0..1": (255.0, 0.0), "0..255": (1.0, 0.0)}  # divisor of pixels, then subtrahend
-_range = functools.partial(Setting, choices=tuple(RANGES))
+_folder = functools.partial(Setting, in_key=False)
+_digest = functools.partial(Setting, digest=True)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 # Reserved: the other spaces, the artifact's name for classes, and prefixes of image scores.
 _TAKEN = ("classifier", "untrained", "logits", "class", "bin")
@@ -21,11 +22,9 @@ _TAKEN = ("classifier", "untrained", "logits", "class", "bin")
 class EmbedConfig(Config):
     """Make and certify the feature spaces in which samples are compared with real images."""
 
-    dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
-    embedding: Annotated[
-        str, Setting("Folder for embeddings; a digest of settings, inputs and code names this one's.", in_key=False)
-    ]
-    dataset_digest: Annotated[str, Setting("Expected digest of the dataset; any when empty.", digest=True)] = ""
+    dataset: Annotated[str, _folder("Folder of the dataset.")]
+    embedding: Annotated[str, _folder("Folder for embeddings; a digest of settings, inputs and code names this one's.")]
+    dataset_digest: Annotated[str, _digest("Expected digest of the dataset; any when empty.")] = ""
     classifier_epochs: Annotated[int, Setting("Epochs of the classifier's training.", at_least=1, at_most=1000)] = 5
     classifier_batch_size: Annotated[int, Setting("Images per update, over all replicas.", at_least=1)] = 128
     classifier_learning_rate: Annotated[
@@ -33,9 +32,7 @@ class EmbedConfig(Config):
         Setting("Initial learning rate of the classifier; it falls to 0 by a half cosine.", above=0.0, at_most=1.0),
     ] = 2e-3
     custom_embedding: CustomEmbedding = ""
-    custom_embedding_digest: Annotated[
-        str, Setting("Expected digest of custom_embedding; any when empty.", digest=True)
-    ] = ""
+    custom_embedding_digest: Annotated[str, _digest("Expected digest of custom_embedding; any when empty.")] = ""
     custom_embedding_name: Annotated[
         str, Setting("Name of the custom embedding, the prefix of its scores; required with it.")
     ] = ""
@@ -49,7 +46,8 @@ class EmbedConfig(Config):
         ),
     ] = 0
     custom_embedding_range: Annotated[
-        str, _range("Pixel range that custom_embedding expects; write -1..1 after an equals sign.")
+        str,
+        Setting("Pixel range that custom_embedding expects; write -1..1 after an equals sign.", choices=tuple(RANGES)),
     ] = "-1..1"
     custom_embedding_output: Annotated[
         str, Setting("Output of custom_embedding with the features; required if it has several.")

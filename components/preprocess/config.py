@@ -1,5 +1,6 @@
 """Settings of the preprocess stage."""
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,32 +8,28 @@ from typing import Annotated
 from components.core.settings import Config, Setting
 from components.core.stage.inputs import Results, Source, SourceIndex
 
+_folder = functools.partial(Setting, in_key=False)
+_side = functools.partial(Setting, at_least=0, at_most=1024)
+_share = functools.partial(Setting, at_least=0.0, below=1.0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PreprocessConfig(Config):
     """Turn images into TFRecord shards per split and a description, by an Apache Beam pipeline."""
 
     source: Source
-    dataset: Annotated[
-        str, Setting("Folder for datasets; a digest of source, settings and code names this one's.", in_key=False)
-    ]
+    dataset: Annotated[str, _folder("Folder for datasets; a digest of source, settings and code names this one's.")]
     source_fingerprint: Annotated[
         str, Setting("Fingerprint of the source from the decide stage; computed when empty.", digest=True)
     ] = ""
     source_index: SourceIndex = ""
     results: Results = ""
     previous_datasets: Annotated[
-        str, Setting("Folder of earlier datasets whose decoded images are reused; none when empty.", in_key=False)
+        str, _folder("Folder of earlier datasets whose decoded images are reused; none when empty.")
     ] = ""
-    downloads: Annotated[str, Setting("Folder for the downloaded files of `fashion-mnist`.", in_key=False)] = (
-        "downloads"
-    )
-    height: Annotated[
-        int, Setting("Image height in pixels; 0: that of the source, or 64 for image files.", at_least=0, at_most=1024)
-    ] = 0
-    width: Annotated[
-        int, Setting("Image width in pixels; 0: that of the source, or 64 for image files.", at_least=0, at_most=1024)
-    ] = 0
+    downloads: Annotated[str, _folder("Folder for the downloaded files of `fashion-mnist`.")] = "downloads"
+    height: Annotated[int, _side("Image height in pixels; 0: that of the source, or 64 for image files.")] = 0
+    width: Annotated[int, _side("Image width in pixels; 0: that of the source, or 64 for image files.")] = 0
     color: Annotated[
         str,
         Setting(
@@ -48,12 +45,8 @@ class PreprocessConfig(Config):
             choices=("fill", "fit", "pad", "stretch"),
         ),
     ] = "fill"
-    validation_fraction: Annotated[
-        float, Setting("Share of validation images if the source has no such split.", at_least=0.0, below=1.0)
-    ] = 0.1
-    test_fraction: Annotated[
-        float, Setting("Share of test images if the source has no such split.", at_least=0.0, below=1.0)
-    ] = 0.1
+    validation_fraction: Annotated[float, _share("Share of validation images if the source has no such split.")] = 0.1
+    test_fraction: Annotated[float, _share("Share of test images if the source has no such split.")] = 0.1
     bad_images_limit: Annotated[
         float, Setting("Largest share of images that may be quarantined.", at_least=0.0, at_most=1.0)
     ] = 0.01
