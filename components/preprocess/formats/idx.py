@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from components.core.errors import DataError
-from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
 from components.preprocess.formats import stacks
 from components.preprocess.formats.stacks import Example, Stack
@@ -26,14 +25,13 @@ FASHION_MNIST_CLASSES = (
 _FASHION_MNIST_LABELS = "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7"
 
 
-def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
+def list_stacks(files: Iterable[SourceFile]) -> Iterator[Stack]:
     """Pair image files with label files by the split in their names; one pair alone is for `train`."""
     file_of = {file.name: file for file in files}
     splits = {name: next((split for word, split in _SPLIT_WORDS if word in name.lower()), "train") for name in file_of}
     images = [(split, name) for name, split in splits.items() if "images" in name.lower()]
     labels = [(split, name) for name, split in splits.items() if "images" not in name.lower()]
     pairs = stacks.paired("the source", images, labels)
-    listed = []
     for split, names in pairs.items():
         pair = [file_of[name] for name in names]
         with stacks.open_unpacked(pair[0]) as opened:
@@ -41,10 +39,9 @@ def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
         values = _read_labels(pair[1], dimensions[0]) if len(pair) > 1 else b""
         is_fashion_mnist = split == "train" and hashlib.sha256(values).hexdigest() == _FASHION_MNIST_LABELS
         classes = FASHION_MNIST_CLASSES if is_fashion_mnist else ()
-        kind, shape = source_listing.IDX, stacks.shape_of(names[0], dimensions)
+        shape = stacks.shape_of(names[0], dimensions)
         split = split if len(pairs) > 1 else "train"
-        listed.append(Stack(kind=kind, name=names[0], split=split, files=tuple(pair), shape=shape, classes=classes))
-    return listed
+        yield Stack(name=names[0], split=split, files=tuple(pair), shape=shape, classes=classes)
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.lib import format as npy
 
 from components.core.errors import DataError
-from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, printable
 from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
@@ -31,9 +30,8 @@ _LABEL_WORDS = {"labels", "label", "y", "targets"}
 _NAMES_SHOWN = 3
 
 
-def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
+def list_stacks(files: Iterable[SourceFile]) -> Iterator[Stack]:
     """List the arrays of images of some files, with those of their labels."""
-    listed = []
     for file in files:
         images, labels, others = list[tuple[str, str]](), list[tuple[str, str]](), list[str]()  # first the split
         with stacks.open_unpacked(file) as stored, zipfile.ZipFile(stored) as packed:
@@ -61,10 +59,8 @@ def list_stacks(files: Iterable[SourceFile]) -> list[Stack]:
                     raise DataError(
                         f"{name} has {dtype}, expected uint8 from 0 to 255, or uint16; scale it before it is saved"
                     )
-                shape, kind = stacks.shape_of(name, dimensions), source_listing.ARRAYS
-                stack = Stack(kind=kind, name=name, split=split, files=(file,), arrays=tuple(arrays), shape=shape)
-                listed.append(stack)
-    return listed
+                shape = stacks.shape_of(name, dimensions)
+                yield Stack(name=name, split=split, files=(file,), arrays=tuple(arrays), shape=shape)
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:

@@ -19,7 +19,6 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from components.core.errors import DataError
-from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, printable
 from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
@@ -41,13 +40,11 @@ _LABELS_AT_ONCE = 1 << 16
 _NAMES_SHOWN = 8
 
 
-def list_stacks(files: Collection[SourceFile]) -> list[Stack]:
+def list_stacks(files: Collection[SourceFile]) -> Iterator[Stack]:
     """List the files of tables, with the columns of their images and labels."""
-    listed = []
-    for stack in stacks.file_stacks(source_listing.PARQUET, files):
+    for stack in stacks.file_stacks(files):
         with _open_parquet(stack.files[0]) as opened:
-            listed.append(_with_columns(stack, opened.schema_arrow))
-    return listed
+            yield _with_columns(stack, opened.schema_arrow)
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:

@@ -32,22 +32,22 @@ _LONGEST_REASON = 200
 class Stack:
     """Images of one split in one file, which one worker reads from start to end."""
 
-    kind: str  # of the source, which decides how it is read
     name: str  # for messages; an image adds its number
     split: str
     files: tuple[SourceFile, ...] = ()  # with the images, and with the labels if these are in another file
     arrays: tuple[str, ...] = ()  # names in the file of the array of images, and of that of labels, if they have names
     shape: ImageShape | None = None  # of plain pixels; None if each image is a file
     classes: tuple[str, ...] = ()  # names of the labels by value; empty if they have none
+    kind: str = ""  # of the source, which decides how it is read; empty until the images are counted
     count: int = 0  # number of images; 0 until they are counted
     # Of the labels of the source in the dataset, by the text of each; empty without labels, and until they are known.
     numbers: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
-def file_stacks(kind: str, files: Collection[SourceFile]) -> list[Stack]:
+def file_stacks(files: Collection[SourceFile]) -> list[Stack]:
     """Make a stack of each file, with the split that its name says; a single file is for `train` under any name."""
     decided = "train" if len(files) == 1 else ""
-    return [Stack(kind=kind, name=file.name, split=decided or split_of(file.name), files=(file,)) for file in files]
+    return [Stack(name=file.name, split=decided or split_of(file.name), files=(file,)) for file in files]
 
 
 def paired(owner: str, images: Iterable[tuple[str, str]], labels: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

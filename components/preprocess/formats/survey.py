@@ -42,7 +42,7 @@ class ArchivePart(NamedTuple):
 
 
 Part = Stack | ImagesPart | ArchivePart  # some images of a source, which one worker reads, on any machine
-_DIGITS = Stack(kind=source_listing.DIGITS, name=source_listing.DIGITS, split="train", shape=ImageShape(8, 8, 1))
+_DIGITS = Stack(name=source_listing.DIGITS, split="train", shape=ImageShape(8, 8, 1))
 
 
 class Survey(NamedTuple):
@@ -103,13 +103,13 @@ def read(part: Part) -> Iterator[Original]:
 def _survey_stacks(location: str, kind: str, files: list[SourceFile]) -> Survey:
     """Count images and labels of stacks of images, each read from start to end by one worker."""
     list_stacks, examples = _FORMATS[kind]
-    listed, tally, counted = list_stacks(files), Tally(), list[Stack]()
+    listed, tally, counted = [*list_stacks(files)], Tally(), list[Stack]()
     for stack in listed:
         count = 0
         for count, (_, label) in enumerate(examples(stack, False), 1):
             tally.add(f"{stack.name}[{count - 1}]", stack.split, label)
         if count:
-            counted.append(dataclasses.replace(stack, count=count))
+            counted.append(dataclasses.replace(stack, kind=kind, count=count))
     shapes = {stack.name: stack.shape for stack in counted}
     if not shapes:
         raise DataError(f"{location} has no images in its files")
@@ -239,11 +239,12 @@ def _paths_in_source(members_of: dict[SourceFile, list[Member]]) -> Callable[[So
     return lambda file, name: prefixes[file] + name.removeprefix(top)
 
 
+_Examples = Callable[[Stack, bool], Iterator[Example]]
 # How the stacks of a source are listed and read, by the kinds of `source_listing.list_source`.
-_FORMATS: dict[str, tuple[Callable[[list[SourceFile]], list[Stack]], Callable[[Stack, bool], Iterator[Example]]]] = {
+_FORMATS: dict[str, tuple[Callable[[list[SourceFile]], Iterable[Stack]], _Examples]] = {
     source_listing.DIGITS: (lambda _: [_DIGITS], _digits),
     source_listing.IDX: (idx.list_stacks, idx.examples),
     source_listing.ARRAYS: (npz.list_stacks, npz.examples),
-    source_listing.TFRECORDS: (functools.partial(file_stacks, source_listing.TFRECORDS), tfrecords.examples),
+    source_listing.TFRECORDS: (file_stacks, tfrecords.examples),
     source_listing.PARQUET: (parquet.list_stacks, parquet.examples),
 }
