@@ -51,7 +51,7 @@ FASHION_MNIST_MD5 = {
 _IMAGE_NAME = r"\.(png|jpe?g|webp)$"
 _UNREADABLE_SUFFIXES = (".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar")
 _WILDCARD = re.compile(r"[*?\[]")
-_NAMES_SHOWN = 3
+_NAMES_SHOWN = 5
 _SECONDS_BETWEEN_LINES = 5
 
 
@@ -142,7 +142,7 @@ def list_source(source: str, root: str = "") -> Listing:
     names = catalog.names(*_NUMBERS)
     is_file = len(names) == 1 and [file.location for file in catalog.files(*_NUMBERS)] == [location]
     if number >= len(_KINDS) or (is_file and not _KINDS[number].alone):
-        content = f"holds only {_first_names(names)}" if len(names) else "does not exist or holds nothing"
+        content = f"holds only {first_names(names)}" if len(names) else "does not exist or holds nothing"
         remedy = "; give the folder that holds the file" if is_file else ""
         if any(name.lower().endswith(_UNREADABLE_SUFFIXES) for name in names):
             remedy = "; unpack archives first"
@@ -197,7 +197,7 @@ def contents(source: str, index: str = "", root: str = "", verbose: bool = True)
     if listing.holds_root and verbose:
         log.info("left %s out of the source: it holds the results of runs", root)
     if len(left_out) and verbose:
-        log.info("skipped %d files that are not %s by name: %s", len(left_out), listing.plural, _first_names(left_out))
+        log.info("skipped %d files that are not %s by name: %s", len(left_out), listing.plural, first_names(left_out))
     if not buckets.is_uri(source):
         _hash(source, listing, index)
     digest, size = hashlib.sha256(b'{"files":['), 0  # as `digests.digest_of`, without holding everything in memory
@@ -256,7 +256,7 @@ def _list_path(source: str, left_out: _Root) -> Iterator[SourceFile]:
             else:
                 no_files.append(printable(prefix + name))
     if no_files:
-        log.warning("skipped %d that are pipes, sockets or devices: %s", len(no_files), _first_names(no_files))
+        log.warning("skipped %d that are pipes, sockets or devices: %s", len(no_files), first_names(no_files))
 
 
 def _raise_unreadable(error: OSError) -> None:
@@ -305,6 +305,7 @@ def _logged(items: Iterable[Item], done: str) -> Iterator[Item]:
         yield item
 
 
-def _first_names(names: Rows[str] | list[str]) -> str:
+def first_names(names: Rows[str] | list[str]) -> str:
+    """Return the first few of some names as text, and how many more there are."""
     shown = ", ".join(itertools.islice(names, _NAMES_SHOWN))
     return f"{shown} and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else shown

@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
-from components.core.sources.source_listing import is_image_name
+from components.core.sources.source_listing import first_names, is_image_name
 from components.preprocess.decode.pixels import LARGEST_FILE
 from components.preprocess.formats.stacks import open_unpacked
 
@@ -27,7 +27,6 @@ _ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # the second starts an archive
 _LOCAL_HEADER = struct.Struct("<26xHH")  # of a zip member: lengths of name and extra field, which follow it
 _ENCRYPTED = 0x1  # a bit of a zip member's flags
 _READ_AT_ONCE = 1 << 20
-_NAMES_SHOWN = 3
 
 
 class Member(NamedTuple):
@@ -55,9 +54,8 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
         members = list((_zip_members if is_zip else _tar_members)(file, opened, no_files))
     images = sorted((member for member in members if is_image_name(member.name)), key=lambda member: member.offset)
     if no_files:
-        shown = ", ".join(no_files[:_NAMES_SHOWN])
         message = "skipped %d members of %s that are links, devices or sparse files: %s"
-        log.warning(message, len(no_files), file.name, shown)
+        log.warning(message, len(no_files), file.name, first_names(no_files))
     for one, other in itertools.pairwise(sorted(member.name for member in images)):
         if one == other:
             raise DataError(f"{file.name} holds two members whose names are both written {one}; pack it again")

@@ -18,6 +18,7 @@ from numpy.lib import format as npy
 
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
+from components.core.sources.source_listing import first_names
 from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
 from components.preprocess.formats.splits_and_labels import Label, split_of
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 
 _IMAGE_WORDS = {"images", "image", "imgs", "x", "data"}
 _LABEL_WORDS = {"labels", "label", "y", "targets"}
-_NAMES_SHOWN = 3
 
 
 def list_stacks(files: Iterable[SourceFile]) -> Iterator[Stack]:
@@ -44,8 +44,7 @@ def list_stacks(files: Iterable[SourceFile]) -> Iterator[Stack]:
                 else:
                     others.append(printable(member))
             if others:
-                shown = ", ".join(others[:_NAMES_SHOWN])
-                log.info("skipped %d arrays of %s by name: %s", len(others), file.name, shown)
+                log.info("skipped %d arrays of %s by name: %s", len(others), file.name, first_names(others))
             if not images:
                 raise DataError(
                     f"{file.name} has no array of images by name ({', '.join(others) or 'nothing'}); "

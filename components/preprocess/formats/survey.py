@@ -15,7 +15,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, contents_of, printable
-from components.core.sources.source_listing import Listing
+from components.core.sources.source_listing import Listing, first_names
 from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
 from components.preprocess.formats import archives, idx, label_files, npz, parquet, splits_and_labels, tfrecords
@@ -24,8 +24,6 @@ from components.preprocess.formats.splits_and_labels import Original, Row, Table
 from components.preprocess.formats.stacks import Example, Stack, file_stacks
 
 log = logging.getLogger(__name__)
-
-_NAMES_SHOWN = 5
 
 
 class ImagesPart(NamedTuple):
@@ -151,8 +149,8 @@ def _survey_images(location: str, listing: Listing) -> Survey:
         folders = [path for path in Path(location).glob("*/" * depth) if not path.name.startswith(".")]
         empty = sorted({printable(path.relative_to(location).as_posix()) for path in folders} - with_images)
         if empty:
-            shown = ", ".join(empty[:_NAMES_SHOWN])
-            log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), location, shown)
+            message = "%d folders of %s hold no images and are no classes: %s"
+            log.warning(message, len(empty), location, first_names(empty))
     numbers = splits_and_labels.numbers_of(classes)
     located = ((file, *split_and_class(file.name)) for file in listing.files)
     images = ((file, split, numbers[class_name]) for file, split, class_name in located)
@@ -207,8 +205,8 @@ def _list_archive(file: SourceFile, several: bool) -> tuple[list[Member], Table 
     others = [member for member in others if member.name not in label_members]
     left_out = [member.name for member in others if not label_files.is_of_sample(member.name)]
     if left_out:
-        shown = ", ".join(left_out[:_NAMES_SHOWN])
-        log.info("skipped %d members of %s that are no images by name: %s", len(left_out), file.name, shown)
+        message = "skipped %d members of %s that are no images by name: %s"
+        log.info(message, len(left_out), file.name, first_names(left_out))
 
     def content_of(name: str) -> bytes:
         return next(archives.read_members(file, [label_members[name]]))
