@@ -128,18 +128,18 @@ def blocks_in_order(
 
 def _batches(part: Part, writer: "_Writer") -> Iterator[tuple[Batch, list[bytes]]]:
     """Yield the images of a part that must be decoded, in batches with their contents, and add the others."""
-    has_cache = writer.plan.cache is not None
+    cache = writer.plan.cache
     # The listing of a bucket has no sha256.
-    if has_cache and isinstance(part, ImagesPart) and all(file.sha256 for file, _, _ in part.images):
+    if cache and isinstance(part, ImagesPart) and all(file.sha256 for file, _, _ in part.images):
         keys = [(split, label, bytes.fromhex(file.sha256)) for file, split, label in part.images]
-        part = ImagesPart(tuple(part.images[number] for number in writer.take_over(keys)))
-        has_cache = False
+        part = ImagesPart(tuple(part.images[number] for number in writer.take_over(keys, cache)))
+        cache = None
     most, most_bytes = _FILES_AT_ONCE if writer.plan.stored is None else _PIXELS_AT_ONCE
     most = min(most, max(1, _BATCH_BYTES // writer.plan.image.size))
     batch, size = Batch(), 0
 
     def whole() -> Iterator[tuple[Batch, list[bytes]]]:
-        missing = [batch[number] for number in writer.take_over([key for _, key in batch])] if has_cache else batch
+        missing = [batch[number] for number in writer.take_over([key for _, key in batch], cache)] if cache else batch
         if missing:
             yield missing, [original.content for original, _ in missing]
 
@@ -170,11 +170,8 @@ class _Writer:
         self._rows, self._count = np.empty(capacity, kind), 0
         self._shards = np.empty(capacity, np.int64)  # their numbers in `Plan.shard_names`
 
-    def take_over(self, keys: list[Key]) -> list[int]:
+    def take_over(self, keys: list[Key], cache: reuse.DatasetCache) -> list[int]:
         """Add the images that earlier datasets have; return the numbers of the others."""
-        cache = self.plan.cache
-        if cache is None:
-            return [*range(len(keys))]
         looked_up = [(cache.find(content_hash), number) for number, (_, _, content_hash) in enumerate(keys)]
         in_cache = sorted((cached, number) for cached, number in looked_up if cached)
         missing = set(range(len(keys)))
