@@ -6,7 +6,7 @@ The checks are those of the literature on metrics, which `_BOUNDS` names, adapte
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import scipy.stats
@@ -70,10 +70,6 @@ class Certificate:
     outcome: str  # `passed`, `failed`, or `too few images` for checks to mean anything
     images: int  # in each set
     checks: list[Check]  # in the order of the checks
-
-    @property
-    def failures(self) -> list[Check]:
-        return [check for check in self.checks if not check.passed]
 
 
 class _RealFeatures:
@@ -168,20 +164,19 @@ def _neighbor_checks(space: str, real: _RealFeatures, repeated: np.ndarray) -> l
     ]
 
 
-def _space_checks(real: Mapping[str, _RealFeatures], measured: Measured) -> list[Check]:
+def _space_checks(real: Mapping[str, _RealFeatures], measured: Measured) -> Iterator[Check]:
     """Check that at least one space sees each fault, and that spaces agree on which disturbances are worse."""
-    checks, least = [], _SENSITIVE * len(next(iter(real.values())).reference) / _AT_MOST
+    least = _SENSITIVE * len(next(iter(real.values())).reference) / _AT_MOST
     for kind, strength in _MUST_BE_SEEN:
         for name, distances in measured.get((kind, strength), {}).items():
             floors = {space: real_features.floors[name] for space, real_features in real.items()}
             spreads = [_ratio(distances[space] - near.mean(), near.std(ddof=1)) for space, near in floors.items()]
             fault = f"{kind} {strength:g}, {name} "
-            checks.append(_check("distance in spreads", "", max(spreads), fault, least=least))
+            yield _check("distance in spreads", "", max(spreads), fault, least=least)
     if len(real) > 1:
         first, second = ([by_name["Fréchet"][space] for by_name in measured.values()] for space in real)
         agreement = float(scipy.stats.spearmanr(first, second).statistic)
-        checks.append(_check("rank correlation of the spaces", "", agreement))
-    return checks
+        yield _check("rank correlation of the spaces", "", agreement)
 
 
 def _ratio(value: float, divisor: float) -> float:
