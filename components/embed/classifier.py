@@ -37,24 +37,21 @@ _LOG_SECONDS = 5.0
 
 def build_classifier(image: ImageShape, classes: int, seed: int) -> keras.Model:
     """Return a model from float32 [n, height, width, channels] in [-1, 1] to float32 features [n, 64] and logits."""
-    seeds = iter(range(seed * 1000, seed * 1000 + 1000))
-
-    def weights() -> keras.initializers.Initializer:
-        return keras.initializers.HeNormal(seed=next(seeds))
-
+    initial = (keras.initializers.HeNormal(seed=number) for number in range(seed * 1000, seed * 1000 + 1000))
     images = keras.Input((image.height, image.width, image.channels), name="images")
     x = images
     for level in range(max(2, doublings(image))):
-        filters, options = _FILTERS * min(2**level, 4), {"kernel_initializer": weights(), "name": f"convolve_{level}"}
+        filters = _FILTERS * min(2**level, 4)
+        options = {"kernel_initializer": next(initial), "name": f"convolve_{level}"}
         x = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False, **options)(x)
         x = BatchNormalization(name=f"normalize_{level}")(x)
         x = keras.layers.ReLU(name=f"relu_{level}")(x)
         x = keras.layers.MaxPooling2D(2, padding="same", name=f"pool_{level}")(x)
     x = keras.layers.Flatten(name="flatten")(x)
-    x = keras.layers.Dense(FEATURES, use_bias=False, kernel_initializer=weights(), name="project")(x)
+    x = keras.layers.Dense(FEATURES, use_bias=False, kernel_initializer=next(initial), name="project")(x)
     features = BatchNormalization(name="features")(x)
     x = keras.layers.ReLU(name="relu")(features)
-    logits = keras.layers.Dense(classes, kernel_initializer=weights(), name="logits")(x)
+    logits = keras.layers.Dense(classes, kernel_initializer=next(initial), name="logits")(x)
     return keras.Model(images, [features, logits], name="classifier")
 
 
