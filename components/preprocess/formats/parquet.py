@@ -91,12 +91,9 @@ def _with_columns(stack: Stack, schema: "Schema") -> Stack:
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         recorded = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
         features = {name: feature for name, feature in recorded.items() if isinstance(feature, dict)}
-
-    def described(kind: str) -> list[str]:
-        return [name for name in fields if features.get(name, {}).get("_type") == kind]
-
+    types = {name: features.get(name, {}).get("_type") for name in fields}
     images = [name for name, kind in fields.items() if _IMAGE_TYPE.search(str(kind))]
-    images = [name for name in described("Image") if name in images] or images
+    images = [name for name in images if types[name] == "Image"] or images
     image = images[0] if len(images) == 1 else next((name for name in _IMAGE_NAMES if name in images), "")
     if not image:
         names = ", ".join([printable(f"{name} ({kind})") for name, kind in fields.items()][:_NAMES_SHOWN])
@@ -104,7 +101,7 @@ def _with_columns(stack: Stack, schema: "Schema") -> Stack:
             f"{stack.name} has no single column of image files: {names or 'no columns'}; expected "
             f"bytes, or a struct with bytes, in a column {_IMAGE_NAMES[0]}"
         )
-    labels = (_LABEL_NAME, *described("ClassLabel"))
+    labels = (_LABEL_NAME, *(name for name in fields if types[name] == "ClassLabel"))
     labels = tuple(name for name in labels if name in fields and _LABEL_TYPE.fullmatch(str(fields[name])))[:1]
     left_out = [printable(name) for name in fields if name not in (image, *labels)]
     if left_out:
