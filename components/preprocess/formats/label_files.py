@@ -126,10 +126,9 @@ def _lines_of_labels(name: str, text: str) -> list[_Line]:
     if columns not in _COLUMNS:
         expected = " or ".join(map(",".join, _COLUMNS))
         raise DataError(f"{name} begins with {','.join(columns)!r}, expected a header {expected}")
-    lines = [(where, row["file"], row["label"], row.get("split")) for where, row in rows]
-    if not lines:
+    if not rows:
         raise DataError(f"{name} has a header alone, expected a row for each image")
-    return lines
+    return [(where, row["file"], row["label"], row.get("split")) for where, row in rows]
 
 
 def _lines_of_stylegan(name: str, text: str) -> list[_Line] | None:
