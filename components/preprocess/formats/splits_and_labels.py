@@ -71,15 +71,12 @@ class Tally:
             )
         return sorted(labels)
 
-    def classes(self, location: str) -> list[str]:
-        """Return labels that are names of classes: by number if all are numbers, else by name; raises as `labels`."""
+    def classes(self, location: str) -> tuple[list[str], dict[Label, int]]:
+        """Return classes, by number if all are numbers, else by name, and each one's label; raises as `labels`."""
         classes = self.labels(location)
-        return sorted(classes, key=int) if all(name.isascii() and name.isdigit() for name in classes) else classes
-
-
-def numbers_of(classes: Iterable[Label]) -> dict[Label, int]:
-    """Return the number of each label in a dataset with these classes."""
-    return {label: number for number, label in enumerate(classes)} | {None: datasets.NO_LABEL}
+        if all(name.isascii() and name.isdigit() for name in classes):
+            classes.sort(key=int)
+        return classes, {name: label for label, name in enumerate(classes)} | {None: datasets.NO_LABEL}
 
 
 def text_of(where: str, label: Any) -> str | None:

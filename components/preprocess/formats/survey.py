@@ -142,7 +142,7 @@ def _survey_images(location: str, listing: Listing) -> Survey:
     split_and_class = functools.partial(splits_and_labels.split_and_class, location, split_folders, table)
     for name in names:
         tally.add(name, *split_and_class(name))
-    classes = tally.classes(location)
+    classes, label_of = tally.classes(location)
     if classes and table is None:
         depth = 2 if split_folders else 1
         with_images = {"/".join(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
@@ -151,9 +151,8 @@ def _survey_images(location: str, listing: Listing) -> Survey:
         if empty:
             message = "%d folders of %s hold no images and are no classes: %s"
             log.warning(message, len(empty), location, first_names(empty))
-    numbers = splits_and_labels.numbers_of(classes)
     located = ((file, *split_and_class(file.name)) for file in listing.files)
-    images = ((file, split, numbers[class_name]) for file, split, class_name in located)
+    images = ((file, split, label_of[class_name]) for file, split, class_name in located)
 
     def parts() -> Iterator[ImagesPart]:
         """Yield the parts one by one: all together may not fit into memory."""
@@ -186,10 +185,10 @@ def _survey_archives(location: str, listing: Listing) -> Survey:
             split_and_label = splits_and_labels.split_and_class(location, split_folders, table, path)
             tally.add(f"{file.name}/{member.name}", *split_and_label)
             located[file].append((member, *split_and_label))
-    classes = tally.classes(location)
-    numbers, parts = splits_and_labels.numbers_of(classes), list[Part]()
+    classes, label_of = tally.classes(location)
+    parts = list[Part]()
     for file, images_of_file in located.items():
-        images = [(member, split, numbers[class_name]) for member, split, class_name in images_of_file]
+        images = [(member, split, label_of[class_name]) for member, split, class_name in images_of_file]
         # Of a zip file of this machine some members can be read without the ones before them.
         has_ranges = not file.in_bucket and all(member.method is not None for member, _, _ in images)
         at_once = IMAGES_AT_ONCE if has_ranges else max(1, len(images))
