@@ -84,19 +84,14 @@ def describe_os_error(error: OSError) -> str:
 
 
 def lines_of(error: BaseException) -> list[str]:
-    """Return the message of an error, one problem a line; its type if it has none."""
+    """Return the lines of an error's message that have words, one problem a line; its type if none has."""
     text = describe_os_error(error) if isinstance(error, OSError) else str(error)
-    return text.splitlines() or [type(error).__name__]
+    return [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
 
 
 def line_of(error: BaseException) -> str:
     """Return the message of an error on one line."""
     return "; ".join(lines_of(error))
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of a message that has words; the error's type if none has."""
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def in_pod() -> bool:

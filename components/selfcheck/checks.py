@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from components.core.artifacts import checkpoints
 from components.core.data.data_order import examples_at
-from components.core.errors import first_line
+from components.core.errors import lines_of
 from components.core.networks import gan
 from components.train import losses, second_order
 from components.train.augmentation import augment
@@ -162,7 +162,7 @@ def check_xla(subject: Subject) -> Finding:
     try:
         subject.one.run(double, args=(tf.constant(1.0),))
     except tf.errors.NotFoundError as error:  # `tensorflow-tpu` compiles for TPUs alone
-        missing = first_line(error)[:120]
+        missing = lines_of(error)[0][:120]
         return Finding(check, NOT_CHECKED, f"this TensorFlow has no XLA for this device: {missing}")
     except tf.errors.OpError:  # a GPU without NVIDIA's compiler, say: the step fails alike
         pass
@@ -182,7 +182,7 @@ def check_xla(subject: Subject) -> Finding:
     try:
         subject.one.run(step)
     except (tf.errors.OpError, ValueError, TypeError) as error:
-        return Finding(check, FAILED, first_line(error)[:120])
+        return Finding(check, FAILED, lines_of(error)[0][:120])
     plain.run_block(*subject.batches(1))
     difference = _difference(plain.state_arrays(), compiled.state_arrays(), "generator_adam/first/")
     return _judged(check, difference, subject.tolerance * 100)  # XLA sums in another order

@@ -13,7 +13,7 @@ from components.core import concurrent
 from components.core.distributed import cluster as workers
 from components.core.distributed import cuda
 from components.core.distributed.cluster import Cluster
-from components.core.errors import ConfigError, TransientError, first_line
+from components.core.errors import ConfigError, TransientError, lines_of
 from components.core.stage.hardware import exact_problem, has_tpu
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
             strategy = tf.distribute.TPUStrategy(resolver)
     except (OSError, ValueError, RuntimeError, ImportError, tf.errors.OpError) as error:
         absent = address == "local" and not has_tpu()
-        reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else first_line(error)
+        reason = "this host has no /dev/accel* and no group under /dev/vfio" if absent else lines_of(error)[0]
         raise ConfigError(
             f"no TPU could be initialized at {address!r} ({reason}); set tpu, or TPU_NAME, to `local` for the TPU of "
             "this machine, to the name of a Cloud TPU, or to grpc://HOST:PORT, and install the `tpu` extra; or use "
@@ -183,7 +183,7 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
         with _bounded(f"joining {cluster.size} workers"):
             return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)
     except (RuntimeError, tf.errors.OpError) as error:
-        reason = first_line(error)
+        reason = lines_of(error)[0]
         raise TransientError(f"could not connect to the workers: {reason}; start every worker again") from None
 
 

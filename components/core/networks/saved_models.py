@@ -14,7 +14,7 @@ import tensorflow as tf
 from google.protobuf.message import Message
 from tensorflow.core.protobuf import saved_model_pb2
 
-from components.core.errors import DataError, first_line
+from components.core.errors import DataError, lines_of
 
 _NUMBERED = re.compile(r"(.*_)(\d+)")
 _GRADIENT = "_gradient_op_type"  # the attribute that names an operation's custom gradient
@@ -39,7 +39,7 @@ def load(folder: Path, kind: str) -> Any:
     try:
         return tf.saved_model.load(str(folder))
     except (OSError, ValueError, tf.errors.OpError) as error:
-        reason = first_line(error)
+        reason = lines_of(error)[0]
         raise DataError(f"{kind} {folder} cannot be loaded by TensorFlow {tf.__version__}: {reason}") from None
 
 
