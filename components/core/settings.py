@@ -140,10 +140,10 @@ def suggestion(name: str, choices: Iterable[str]) -> str:
 def share_problem(name: str, batch_size: int, replicas: int, accelerator: str) -> str:
     """Return what is wrong with a batch size for so many replicas; empty if nothing is."""
     if batch_size < replicas:
-        return f"{name} must be at least replicas, got {batch_size} for {replicas}"
+        return f"{name} must be at least {replicas}, an image for each of the replicas, got {batch_size}"
     # All cores of a TPU run one program with one static shape; elsewhere shares may differ by one.
     if accelerator == "tpu" and replicas > 1 and batch_size % replicas:
-        return f"{name} must be a multiple of replicas on a TPU, got {batch_size} for {replicas}"
+        return f"{name} must be a multiple of {replicas}, the replicas of the TPU, got {batch_size}"
     return ""
 
 

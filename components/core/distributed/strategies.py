@@ -14,6 +14,7 @@ from components.core.distributed import cluster as workers
 from components.core.distributed import cuda
 from components.core.distributed.cluster import Cluster
 from components.core.errors import ConfigError, TransientError, lines_of
+from components.core.settings import share_problem
 from components.core.stage.hardware import exact_problem, has_tpu
 
 log = logging.getLogger(__name__)
@@ -42,13 +43,8 @@ def choose_strategy(
     else:
         strategy = {"gpu": _gpus, "cpu": _cpus}[kind](replicas)
     count = strategy.num_replicas_in_sync
-    if batch_size < count:
-        raise ConfigError(f"a batch of {batch_size} leaves some of the {count} replicas without an image; enlarge it")
-    if kind == "tpu" and batch_size % count:
-        raise ConfigError(
-            f"a batch of {batch_size} cannot be shared evenly by the {count} cores of this TPU, as one must; "
-            f"give a multiple of {count}"
-        )
+    if problem := share_problem("the batch size", batch_size, count, kind):
+        raise ConfigError(problem)
     if exact:
         # It orders some sums by the rest of the graph, and so by the number of shards of a replica.
         tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})

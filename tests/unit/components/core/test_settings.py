@@ -80,5 +80,5 @@ def test_bounds_include_what_they_say() -> None:
 def test_what_replicas_cannot_share() -> None:
     for shares in ((10, 4, "cpu"), (10, 0, "tpu"), (8, 4, "tpu")):
         assert settings.share_problem("batch_size", *shares) == ""
-    assert "least replicas" in settings.share_problem("batch_size", 3, 4, "cpu")
-    assert "multiple of replicas" in settings.share_problem("batch_size", 10, 4, "tpu")
+    assert "at least 4" in settings.share_problem("batch_size", 3, 4, "cpu")
+    assert "multiple of 4" in settings.share_problem("batch_size", 10, 4, "tpu")
