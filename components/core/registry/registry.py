@@ -136,7 +136,7 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
         raise DataError(f"registry {location} is a file, not a folder")
     problem, content = f"no champion at {location}: {CHAMPION} is missing", None
     # Listed first, as `champion.json` is written first.
-    noted = _noted(location)
+    noted = _numbers_in(location / _HISTORY)
     try:
         content = location.content(CHAMPION)
         if content is not None:
@@ -175,7 +175,7 @@ def move_champion(registry: LocationLike, pointer: Pointer, champion: Champion) 
 def note(registry: LocationLike, champion: Champion) -> None:
     """Add a pointer to the history, unless it is there or names no version."""
     location, content = Location.of(registry), atomic_files.sealed_json(champion.to_json())
-    if champion.version and champion.revision not in _noted(location):
+    if champion.version and champion.revision not in _numbers_in(location / _HISTORY):
         with suppress(Conflict):  # another process adds it
             location.replace(f"{_HISTORY}/{_name_of(champion.revision)}", content, None)
 
@@ -261,7 +261,7 @@ def damage(registry: LocationLike, number: int, champion: Champion) -> list[str]
 def damage_of_history(registry: LocationLike) -> list[str]:
     """Return the names of the files of the champion's history that are missing or damaged."""
     location = Location.of(registry)
-    noted = _noted(location)
+    noted = _numbers_in(location / _HISTORY)
     expected = range(noted[0], noted[-1] + 1) if noted else ()
     return [_name_of(revision) for revision in expected if not _last(location, [revision])]
 
@@ -275,7 +275,7 @@ def strays(registry: LocationLike) -> list[str]:
 def uncommitted(registry: LocationLike, champion: Champion) -> list[int]:
     """Return the numbers of unfinished publications, claimed or with files: interrupted ones, or ones at work now."""
     numbers = begun(registry)
-    claimed = _claims(Location.of(registry)) | numbers.keys()
+    claimed = {*_numbers_in(Location.of(registry) / _CLAIMS), *numbers}
     return sorted(number for number in claimed - {*champion.removed} if not numbers.get(number))
 
 
@@ -284,9 +284,9 @@ def remove(registry: LocationLike, number: int) -> None:
     version_location(registry, number).remove(models.MANIFEST, _SERVABLE)
 
 
-def _noted(location: Location) -> list[int]:
-    """Return the revisions in the champion's history, ascending."""
-    names = [name.removesuffix(".json") for name in (location / _HISTORY).files()]
+def _numbers_in(folder: Location) -> list[int]:
+    """Return the numbers that are names of files, ascending: of claims, or of revisions in the champion's history."""
+    names = [name.removesuffix(".json") for name in folder.files()]
     return sorted(int(name) for name in names if name.isdecimal())
 
 
@@ -329,13 +329,9 @@ def _claim_of(version: Path, model_digest: str) -> bytes:
     return digests.canonical_json(claim)
 
 
-def _claims(location: Location) -> set[int]:
-    return {int(name) for name in (location / _CLAIMS).files() if name.isdecimal()}
-
-
 def _claimed(location: Location, claim: Path, taken: set[int]) -> int:
     """Return the number that another attempt claimed for a version, but none that was `taken` before, or claim one."""
-    claims = _claims(location)  # listed after the versions, so that no number is missed
+    claims = {*_numbers_in(location / _CLAIMS)}  # listed after the versions, so that no number is missed
     for number in sorted(claims - taken):
         if location.content(f"{_CLAIMS}/{number:08d}") == claim.read_bytes():
             return number
