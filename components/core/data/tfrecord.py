@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from google.protobuf import descriptor_pb2, message_factory, text_format
 
 _HEAD, _CRC = struct.Struct("<QI"), struct.Struct("<I")
 _LABEL_BYTES = 10  # of a varint of 64 bits, at most
@@ -36,6 +36,10 @@ message_type {
 }
 message_type { name: "Example" field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".Features" } }
 """
+# In a pool of its own, as TensorFlow's `tf.train.Example` is in the default one.
+Example: Any = message_factory.GetMessages([text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto())])[
+    "Example"
+]
 
 
 class Damage(Exception):
@@ -120,12 +124,3 @@ def _around_image(length: int) -> tuple[bytes, bytes]:
     example.features.feature["image"].bytes_list.value.append(bytes(length))
     whole = example.SerializeToString(deterministic=True)  # a map sorted by its keys
     return whole[: len(whole) - len(after) - length], after[:-_LABEL_BYTES]
-
-
-def _example_class() -> Any:
-    pool = descriptor_pool.DescriptorPool()  # of our own: TensorFlow's `tf.train.Example` is in the default one
-    pool.Add(text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto()))
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Example"))
-
-
-Example = _example_class()
