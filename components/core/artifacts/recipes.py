@@ -1,12 +1,11 @@
 """The recipe of a published version, `recipe.json`: a run of the same recipe makes nothing new."""
 
 import dataclasses
-import json
 
 from components.core import stages
 from components.core.artifacts.manifest import Manifest
-from components.core.errors import DataError
 from components.core.stage import cache_key
+from components.core.storage import atomic_files
 
 RUN, SKIP = "RUN", "SKIP"  # decisions about a run
 
@@ -39,10 +38,7 @@ def current(source_fingerprint: str, custom_embedding_digest: str, settings: str
 
 def from_text(text: str) -> Recipe:
     """Read a recipe from the JSON text that the decide stage passes on."""
-    try:
-        return Recipe.from_json(json.loads(text), "recipe")
-    except json.JSONDecodeError as error:
-        raise DataError(f"recipe is not JSON: {error}") from None
+    return Recipe.from_json(atomic_files.parse_json(text.encode(), "recipe", Recipe.KIND), "recipe")
 
 
 def differences(previous: Recipe, now: Recipe) -> list[str]:
