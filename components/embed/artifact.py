@@ -49,7 +49,7 @@ def make_embedding(
     """
     strategy = choose_strategy(config.accelerator, config.replicas, config.classifier_batch_size, config.tpu, cluster)
     workers = Agreement(strategy, cluster)
-    image, classes = manifest.image, manifest.class_count
+    image, classes = manifest.image, len(manifest.classes)
     with workers.or_try_again():
         identity = {"dataset": manifest.digest, "custom_embedding": config.custom_embedding_digest}
         workers.require_same({**settings.values_in_key(config), **identity}, 0)

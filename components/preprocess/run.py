@@ -56,7 +56,7 @@ def run(config: PreprocessConfig) -> StageResult:
     if reused and location.in_bucket:
         location.sweep()
     summary = f"{_listed({name: manifest.splits[name].records for name in datasets.SPLITS})} images of {manifest.image}"
-    summary += f" in {manifest.class_count} classes" if manifest.classes else ""
+    summary += f" in {len(manifest.classes)} classes" if manifest.classes else ""
     quarantined = manifest.quarantine["count"]
     summary += f", {quarantined:,} quarantined" if quarantined else ""
     images = manifest.made_with.get("reused", {}).get("images", 0)

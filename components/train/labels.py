@@ -58,7 +58,7 @@ def conditioning_of(config: TrainConfig, manifest: Manifest) -> Conditioning:
     Raises a `ConfigError` if not every training image has a label for `class`, or there are too few for `cluster`.
     """
     split = manifest.splits["train"]
-    images, unlabeled = split.records, split.unlabeled
+    images, unlabeled, classes = split.records, split.unlabeled, manifest.classes
     cluster_count = clusters.number_for(images)
     if config.conditioning == "class" and unlabeled:
         raise ConfigError(
@@ -71,8 +71,8 @@ def conditioning_of(config: TrainConfig, manifest: Manifest) -> Conditioning:
             f"conditioning is cluster, which needs {2 * IMAGES_PER_CLUSTER} training images, and {config.dataset} has "
             f"{images:,}; set conditioning to none, or make the dataset of more images"
         )
-    if config.conditioning == "class" or (config.conditioning == "auto" and not unlabeled and manifest.class_count > 1):
-        return "class", manifest.classes
+    if config.conditioning == "class" or (config.conditioning == "auto" and not unlabeled and len(classes) > 1):
+        return "class", classes
     if config.conditioning == "none" or cluster_count < 2:
         return "none", []
     return "cluster", clusters.names(cluster_count)

@@ -99,10 +99,6 @@ class Manifest(manifest.Manifest):
     def shards(self, *splits: str) -> list[Shard]:
         return [shard for split in splits for shard in self.splits[split].shards]
 
-    @property
-    def class_count(self) -> int:
-        return len(self.classes)
-
 
 def fetch(dataset: LocationLike, shards: Iterable[Shard]) -> Path:
     """Return the folder of a dataset on this machine, after fetching shards of one in a bucket.

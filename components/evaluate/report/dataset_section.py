@@ -28,13 +28,13 @@ def of(dataset: Path, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
     """
     most = looked_through(manifest.image)
     rows, sheets = f"a row for each class, {', '.join(manifest.classes)}" if manifest.classes else "the first ones", []
-    if manifest.class_count > _CLASSES_SHOWN:
-        rows = f"a row for each of the first {_CLASSES_SHOWN} of {manifest.class_count:,} classes"
+    if len(manifest.classes) > _CLASSES_SHOWN:
+        rows = f"a row for each of the first {_CLASSES_SHOWN} of {len(manifest.classes):,} classes"
     for split in SPLITS:
         images, labels = loaded[split] if split in loaded else dataset_reader.load_first(dataset, manifest, split, most)
         if len(images):
             caption = f"{manifest.splits[split].records:,} images of {split}: {rows}"
-            sheets.append((caption, contact_sheet(images, labels, min(manifest.class_count, _CLASSES_SHOWN))))
+            sheets.append((caption, contact_sheet(images, labels, min(len(manifest.classes), _CLASSES_SHOWN))))
     pairs = leaking_pairs(manifest, loaded)
     if len(pairs):
         caption = "held-out images that are in train as well, or nearly, each with the training image to its right"

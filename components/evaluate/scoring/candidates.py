@@ -107,7 +107,7 @@ def score(
     return Candidate(
         first=np.stack(first),
         rows=rows,
-        asked=None if asked is None else np.bincount(asked, minlength=manifest.class_count),
+        asked=None if asked is None else np.bincount(asked, minlength=len(manifest.classes)),
         scores=dataclasses.replace(scored, values={**scored.values, Quantity("bad_samples"): around(bad, 0.0)}),
         copies=copies,
     )

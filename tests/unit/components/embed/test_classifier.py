@@ -18,7 +18,7 @@ from tests.programs import on_replicas
 def make(strategy: tf.distribute.Strategy, dataset: str, batch: int = 16) -> ClassifierStep:
     manifest = datasets.Manifest.of(dataset)
     config = EmbedConfig(dataset=dataset, embedding="unused", classifier_batch_size=batch)
-    return ClassifierStep(config, manifest.image, manifest.class_count, 50, strategy)
+    return ClassifierStep(config, manifest.image, len(manifest.classes), 50, strategy)
 
 
 def batches(dataset: str, steps: int, batch: int = 16) -> tuple[np.ndarray, np.ndarray]:

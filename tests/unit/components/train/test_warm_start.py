@@ -30,7 +30,7 @@ def write_champion(folder: Path, dataset: Path, **changes: Any) -> Path:
     """Write a checkpoint of step 500 whose weights, slots and counters all differ from those of a new training."""
     config = TrainConfig(dataset=str(dataset), checkpoints="unused", **{**SMALL, "seed": 7, **changes})
     manifest = datasets.Manifest.of(str(dataset))
-    network = network_of(config, manifest.image, manifest.class_count)
+    network = network_of(config, manifest.image, len(manifest.classes))
     wgan = WganStep(config, network, HERE)
     random = np.random.default_rng(7)
     state = {
