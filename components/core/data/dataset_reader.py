@@ -1,5 +1,6 @@
 """Dataset reader: checks every shard against `dataset.json`, and maps its images into memory, to read in any order."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -49,16 +50,13 @@ def open_split(dataset: Path, manifest: Manifest, split: str) -> Images:
     return Images(dataset, manifest.splits[split].shards, manifest.image)
 
 
-def load_split(dataset: Path, manifest: Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Read all images of a split, uint8 [n, height, width, channels], and labels, int32 [n]; as `open_split`."""
-    images = open_split(dataset, manifest, split)
+def load_split(dataset: Path, manifest: Manifest, split: str, most: int = sys.maxsize) -> tuple[np.ndarray, np.ndarray]:
+    """Read the first images of a split, uint8 [n, height, width, channels], and labels, int32 [n]; as `open_split`.
+
+    Images are in random order. No shard is read but theirs.
+    """
+    images = Images(dataset, manifest.splits[split].first_shards(most), manifest.image)
     try:
-        return images[:], images.labels
+        return images[:most], images.labels[:most]
     except MemoryError as error:
         raise DataError(f"the {split} split does not fit into memory ({error}); use a larger machine") from None
-
-
-def load_first(dataset: Path, manifest: Manifest, split: str, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Read the first images of a split, which are in random order, and their labels; read no other shards."""
-    images = Images(dataset, manifest.splits[split].first_shards(most), manifest.image)
-    return images[:most], images.labels[:most]

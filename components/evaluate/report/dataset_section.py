@@ -31,7 +31,7 @@ def of(dataset: Path, manifest: Manifest, loaded: Loaded) -> dict[str, Any]:
     if len(manifest.classes) > _CLASSES_SHOWN:
         rows = f"a row for each of the first {_CLASSES_SHOWN} of {len(manifest.classes):,} classes"
     for split in SPLITS:
-        images, labels = loaded[split] if split in loaded else dataset_reader.load_first(dataset, manifest, split, most)
+        images, labels = loaded[split] if split in loaded else dataset_reader.load_split(dataset, manifest, split, most)
         if len(images):
             caption = f"{manifest.splits[split].records:,} images of {split}: {rows}"
             sheets.append((caption, contact_sheet(images, labels, min(len(manifest.classes), _CLASSES_SHOWN))))

@@ -39,12 +39,12 @@ def test_the_first_records_are_those_of_the_whole_split(sharded: Path) -> None:
     dataset, manifest = sharded, datasets.Manifest.of(sharded)
     images, labels = dataset_reader.load_split(dataset, manifest, "train")
     for most in (0, 1, 15, 16, 40, 99):
-        first_images, their_labels = dataset_reader.load_first(dataset, manifest, "train", most)
+        first_images, their_labels = dataset_reader.load_split(dataset, manifest, "train", most)
         assert (first_images.dtype, their_labels.dtype) == (np.uint8, np.int32)
         np.testing.assert_array_equal(first_images, images[:most])
         np.testing.assert_array_equal(their_labels, labels[:most])
     for arrays in (
-        dataset_reader.load_first(dataset, manifest, "validation", 9),
+        dataset_reader.load_split(dataset, manifest, "validation", 9),
         dataset_reader.load_split(dataset, manifest, "validation"),
     ):
         assert [array.shape for array in arrays] == [(0, 4, 3, 1), (0,)]
@@ -55,7 +55,7 @@ def test_only_the_splits_that_are_wanted_are_downloaded(sharded: Path, bucket: S
         buckets.put(f"gs://b/{path.name}", path.read_bytes())
     manifest = datasets.Manifest.fetch("gs://b", whole=False)
     folder = datasets.fetch("gs://b", manifest.splits["train"].first_shards(16))
-    assert len(dataset_reader.load_first(folder, manifest, "train", 16)[0]) == 16
+    assert len(dataset_reader.load_split(folder, manifest, "train", 16)[0]) == 16
     assert {path.name for path in folder.iterdir()} == {datasets.MANIFEST, "train-0", "train-1"}
     assert datasets.fetch("gs://b", manifest.shards("validation", "test")) == folder
     shards = {"train-0", "train-1", "validation-0", "test-0"}
@@ -66,14 +66,14 @@ def test_only_the_splits_that_are_wanted_are_downloaded(sharded: Path, bucket: S
 def test_no_more_shards_are_read_than_hold_the_first_records_and_these_are_checked(sharded: Path) -> None:
     dataset, manifest = sharded, datasets.Manifest.of(sharded)
     (sharded / "train-2").unlink()
-    assert len(dataset_reader.load_first(dataset, manifest, "train", 30)[0]) == 30
+    assert len(dataset_reader.load_split(dataset, manifest, "train", 30)[0]) == 30
     with pytest.raises(DataError, match="train-2"):
         dataset_reader.load_split(dataset, manifest, "train")
     (sharded / "train-1").write_bytes(b"damaged")
-    assert len(dataset_reader.load_first(dataset, manifest, "train", 15)[0]) == 15
+    assert len(dataset_reader.load_split(dataset, manifest, "train", 15)[0]) == 15
     with pytest.raises(DataError, match="train-1"):
-        dataset_reader.load_first(dataset, manifest, "train", 16)
-    assert len(dataset_reader.load_first(dataset, manifest, "test", 16)[0]) == 5
+        dataset_reader.load_split(dataset, manifest, "train", 16)
+    assert len(dataset_reader.load_split(dataset, manifest, "test", 16)[0]) == 5
 
 
 @given(
