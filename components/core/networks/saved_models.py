@@ -65,12 +65,10 @@ def canonical(saved_model: bytes) -> bytes:
 
 
 def _renaming(names: list[str]) -> Callable[[str], str]:
-    """Return a function that replaces, in a text, the number of each function by its rank."""
+    """Return a function that replaces, in a text, the number of each function by its rank; no model has none."""
     numbered = {name: match for name in names if (match := _NUMBERED.fullmatch(name))}
     ranks = {number: rank for rank, number in enumerate(sorted({int(match[2]) for match in numbered.values()}))}
     new_names = {name: f"{match[1]}{ranks[int(match[2])]}" for name, match in numbered.items()}
-    if not new_names:
-        return lambda text: text
     longest_first = sorted(new_names, key=len, reverse=True)
     pattern = re.compile(f"({'|'.join(map(re.escape, longest_first))})(?!\\d)")
     return lambda text: pattern.sub(lambda match: new_names[match[0]], text)
