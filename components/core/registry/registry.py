@@ -132,8 +132,6 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
     any, one that names none, and none of the versions for publications, because their order is lost.
     """
     location = Location.of(registry)
-    if not location.in_bucket and location.path.is_file():
-        raise DataError(f"registry {location} is a file, not a folder")
     problem, content = f"no champion at {location}: {CHAMPION} is missing", None
     # Listed first, as `champion.json` is written first.
     noted = _numbers_in(location / _HISTORY)
