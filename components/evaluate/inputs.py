@@ -1,9 +1,9 @@
 """The inputs of an evaluation: the artifacts given, and the champion to compare with."""
 
-import contextlib
 import dataclasses
 import logging
 from pathlib import Path
+from typing import Any
 
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, models
 from components.core.errors import ConfigError, DataError
@@ -61,7 +61,7 @@ class LocalFiles:
     dataset: Path  # with all shards but those of which the report shows nothing
     checkpoint: Path
     embedding: Path
-    sheets: dict[int, bytes]  # of samples, PNG, that the training drew at some steps
+    timeline: list[dict[str, Any]]  # sheets of samples that the training drew, from `training_folder.timeline`
 
 
 def read_inputs(config: EvaluateConfig) -> Inputs:
@@ -90,26 +90,18 @@ def looked_through(image: datasets.ImageShape) -> int:
 
 
 def fetch(config: EvaluateConfig, inputs: Inputs) -> LocalFiles:
-    """Fetch what an evaluation reads beside the checked artifacts."""
+    """Fetch what an evaluation reads beside the checked artifacts; leave the mirror of the training alone."""
+    from components.evaluate.report import training_folder  # here, so that a finished evaluation is found at once
+
     manifest, checkpoint = inputs.manifest, Location.of(config.checkpoint)
+    samples = checkpoint.parent / training_folder.SAMPLES
     shown = manifest.splits["validation"].first_shards(looked_through(manifest.image))
     return LocalFiles(
         dataset=datasets.fetch(config.dataset, [*manifest.shards("train", "test"), *shown]),
         checkpoint=checkpoint.path,
         embedding=Location.of(config.embedding).path,
-        sheets=read_sheets(checkpoint.parent, inputs.checkpoint.step),
+        timeline=training_folder.timeline(samples.files(), samples.content, inputs.checkpoint.step),
     )
-
-
-def read_sheets(training: Location, last_step: int) -> dict[int, bytes]:
-    """Return the sheets of samples, PNG, that the report shows of a training, by step; leave its mirror alone."""
-    from components.evaluate.report import training_folder  # here, so that a finished evaluation is found at once
-
-    samples, sheets = training / training_folder.SAMPLES, dict[int, bytes]()
-    for step, name in training_folder.sheets_shown(samples.files(), last_step).items():
-        with contextlib.suppress(OSError):
-            sheets[step] = samples.content(name) or b""
-    return sheets
 
 
 def _require_certified(location: str, embedding: embeddings.Manifest) -> None:

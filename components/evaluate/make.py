@@ -27,7 +27,6 @@ from components.evaluate.scoring.candidates import GRID_COUNT, Candidate
 log = logging.getLogger(__name__)
 
 _REPORT = Path(__file__).with_name("report.html.j2")
-_TIMELINE_BYTES = 200_000
 _PICTURE_BYTES = 1_000_000  # for all sheets together, so that the page stays small
 
 
@@ -69,7 +68,7 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
         group_chart=_group_chart(numbers["groups"]),
         splits=datasets.SPLITS,
         data=data,
-        timeline=training_folder.timeline(files.sheets, _TIMELINE_BYTES),
+        timeline=files.timeline,
         curves=training_curves.draw({"training": training}),
         warnings=training["warnings"],
         setting_rows=[

@@ -3,7 +3,7 @@
 import contextlib
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ SAMPLES = "samples"
 _SHEET = re.compile(r"step-(\d{10})\.png")
 _POINTS_AT_MOST = 1000
 _SHEETS = 8
+_TIMELINE_BYTES = 200_000
 
 
 def read_log(folder: Path, last_step: int) -> list[dict[str, float]]:
@@ -45,10 +46,13 @@ def read_warnings(folder: Path, last_step: int) -> list[dict[str, Any]] | None:
     return list(by_signal.values())
 
 
-def sheets_shown(names: Iterable[str], last_step: int) -> dict[int, str]:
-    """Return the names of up to 8 sheets of samples, by their step.
+def timeline(
+    names: Iterable[str], read: Callable[[str], bytes | None], last_step: int, size: int = _TIMELINE_BYTES
+) -> list[dict[str, Any]]:
+    """Return up to 8 sheets of samples as `png`, shrunk to `size` bytes together, each with its step as `caption`.
 
-    Steps grow by about the same factor, because most changes early; the first and last are included.
+    Steps grow by about the same factor, because most changes early; the first and last are included. `names` are those
+    of all sheets, and `read` returns the content of one.
     """
     matches = [_SHEET.fullmatch(name) for name in names]
     sheet_of_step = {int(match[1]): match[0] for match in matches if match}
@@ -56,14 +60,9 @@ def sheets_shown(names: Iterable[str], last_step: int) -> dict[int, str]:
     if len(steps) > _SHEETS:
         targets = np.geomspace(steps[0], steps[-1], _SHEETS)
         steps = sorted({min(steps, key=lambda step: abs(step - target)) for target in targets.tolist()})
-    return {step: sheet_of_step[step] for step in steps}
-
-
-def timeline(sheets: Mapping[int, bytes], size: int) -> list[dict[str, Any]]:
-    """Return sheets of samples as `png`, shrunk to `size` bytes together, each with its step as `caption`."""
     pictures = []
-    for step, sheet in sheets.items():
+    for step in steps:
         with contextlib.suppress(OSError, ValueError):
-            png = grids.shrunk_sheet(sheet, size // len(sheets))
+            png = grids.shrunk_sheet(read(sheet_of_step[step]) or b"", size // len(steps))
             pictures.append({"caption": f"step {step:,}", "png": png})
     return pictures

@@ -6,7 +6,6 @@ import numpy as np
 
 from components.core.storage import buckets
 from components.core.storage.location import Location
-from components.evaluate import inputs
 from components.evaluate.report import training_folder
 from tests.fakes.gcs.server import Server
 from tests.inputs import sheets
@@ -47,7 +46,8 @@ def test_warnings_are_listed_once_for_each_signal(tmp_path: Path) -> None:
 
 
 def timeline(training: Path | Location, last_step: int, size: int = 10**6) -> list[dict[str, Any]]:
-    return training_folder.timeline(inputs.read_sheets(Location.of(training), last_step), size)
+    samples = Location.of(training) / "samples"
+    return training_folder.timeline(samples.files(), samples.content, last_step, size)
 
 
 def captions(folder: Path, last_step: int) -> list[str]:
