@@ -192,14 +192,7 @@ def train_and_score(
     """Train a candidate to its last step, continuing an earlier run, and score it at each mark."""
     config, identity = candidate.config, candidate.identity
     images, classes = (array[: candidate.train_images] for array in data.train)  # in random order
-    resolved = ResolvedConfig(
-        config=config,
-        manifest=data.manifest,
-        conditioning=conditioning_of(config, data.manifest),
-        location="-",
-        folder=Path("-"),
-        dataset=Path("-"),
-    )
+    resolved = ResolvedConfig(config, data.manifest, conditioning_of(config, data.manifest), "-", Path("-"))
     labels = choose(resolved, [(images, classes)])
     network, wgan = candidate.make_step(data.manifest.image, labels)
     kept = work / f"{candidate.file_stem}.npz"

@@ -167,7 +167,7 @@ class TrainConfig(Config):
             yield f"initial_checkpoint must be given with its digest, got none for {self.initial_checkpoint_digest}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class ResolvedConfig:
     """A training with all that its settings leave to the dataset and the initial checkpoint; made by `run.resolve`."""
 
@@ -176,7 +176,6 @@ class ResolvedConfig:
     conditioning: Conditioning
     location: str  # path or URI of checkpoints, samples and logs
     folder: Path  # of these on this machine
-    dataset: Path  # its folder on this machine
     initial_checkpoint: Path | None = None  # its folder on this machine
 
     def steps(self, checkpoint: Checkpoint) -> int:

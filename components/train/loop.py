@@ -6,6 +6,7 @@ import logging
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
@@ -43,8 +44,8 @@ _ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints
 _PER_WORKER = {"dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas"}
 
 
-def train(resolved: ResolvedConfig, checkpoint: Checkpoint, cluster: Cluster | None = None) -> int:
-    """Train from the checkpoint found (None: from the start) to the last step, and return this step.
+def train(resolved: ResolvedConfig, dataset: Path, checkpoint: Checkpoint, cluster: Cluster | None = None) -> int:
+    """Train on a dataset from the checkpoint found (None: from the start) to the last step, and return this step.
 
     With a cluster every worker trains and the chief alone writes; each returns when all have finished.
     """
@@ -57,7 +58,7 @@ def train(resolved: ResolvedConfig, checkpoint: Checkpoint, cluster: Cluster | N
         checkpoint = checkpoints.newest(resolved.folder)
     try:
         with workers.or_try_again():
-            return Session(resolved, checkpoint, workers).run()
+            return Session(resolved, dataset, checkpoint, workers).run()
     except (MemoryError, tf.errors.ResourceExhaustedError):
         raise ConfigError(
             f"not enough memory for a batch of {config.batch_size} and base_filters {config.base_filters}; "
@@ -102,7 +103,7 @@ def measured_steps(wgan: WganStep, batches: Batches, config: TrainConfig, worker
 class Session:
     """A training on one worker. `step` counts the generator updates done."""
 
-    def __init__(self, resolved: ResolvedConfig, checkpoint: Checkpoint, workers: Agreement) -> None:
+    def __init__(self, resolved: ResolvedConfig, dataset: Path, checkpoint: Checkpoint, workers: Agreement) -> None:
         """Make the parts of a training, and take their state from a checkpoint; None to start."""
         # Agree with the other workers.
         config, manifest, steps = resolved.config, resolved.manifest, resolved.steps(checkpoint)
@@ -112,7 +113,7 @@ class Session:
         precision, strategy = common_precision(config, checkpoint, workers), workers.strategy
 
         # Open the images, and choose their labels.
-        splits = tuple(dataset_reader.open_split(resolved.dataset, manifest, name) for name in ("train", "validation"))
+        splits = tuple(dataset_reader.open_split(dataset, manifest, name) for name in ("train", "validation"))
         start = checkpoint[0] if checkpoint else resolved.initial_checkpoint
         labels = choose(resolved, [(images, images.labels) for images in splits], start)
         network = network_of(config, manifest.image, len(labels.names), label_features(labels.kind))

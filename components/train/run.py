@@ -5,14 +5,14 @@ import dataclasses
 import logging
 
 from components.core.artifacts import checkpoints, datasets
-from components.core.distributed.cluster import Cluster, cluster_for
+from components.core.distributed.cluster import cluster_for
 from components.core.errors import ConfigError, DataError
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.train import tf_job, uploads
-from components.train.config import Checkpoint, ResolvedConfig, TrainConfig, with_augmentation
+from components.train.config import ResolvedConfig, TrainConfig, with_augmentation
 from components.train.labels import conditioning_of, label_features
 
 log = logging.getLogger(__name__)
@@ -50,13 +50,18 @@ def run(config: TrainConfig) -> StageResult:
             if writes:  # what an interrupted process left on this machine
                 uploads.send_all(location, config.keep_checkpoints)
         elif job:
-            tf_job.train(
-                job, config, resolved.location
-            )  # whose workers resolve the settings themselves, as they were given
+            # Its workers resolve the settings themselves, as they were given.
+            tf_job.train(job, config, resolved.location)
             uploads.fetch(location)
             steps = resolved.steps(checkpoints.newest(resolved.folder))
         else:
-            steps = _train_here(resolved, checkpoint, cluster)
+            if writes:
+                location.require_writable()
+            dataset = datasets.fetch(config.dataset, resolved.manifest.shards("train", "validation"))
+            log.info("train: loading TensorFlow")
+            from components.train.loop import train  # here, so that a complete training needs no TensorFlow
+
+            steps = train(resolved, dataset, checkpoint, cluster)
     folder = checkpoints.step_folder(location, steps)
     if not writes:
         folder.require(checkpoints.MANIFEST, "checkpoint")
@@ -89,15 +94,7 @@ def resolve(config: TrainConfig) -> ResolvedConfig:
     config = with_augmentation(config, images)
     if config.augmentation != "none":
         log.info("train: the critic sees shifted and cut images (augmentation geometric)%s", why)
-    return ResolvedConfig(
-        config=config,
-        manifest=manifest,
-        conditioning=(kind, names),
-        location=location.uri,
-        folder=location.path,
-        dataset=Location.of(config.dataset).path,
-        initial_checkpoint=initial,
-    )
+    return ResolvedConfig(config, manifest, (kind, names), location.uri, location.path, initial)
 
 
 def require_fitting(resolved: ResolvedConfig) -> None:
@@ -125,14 +122,3 @@ def _describe_initial(config: TrainConfig, remedy: str = "") -> checkpoints.Mani
         return checkpoints.Manifest.fetch(config.initial_checkpoint, config.initial_checkpoint_digest)
     except DataError as error:
         raise DataError(f"initial_checkpoint must be a whole step-NNNNNNNNNN folder: {error}{remedy}") from None
-
-
-def _train_here(resolved: ResolvedConfig, checkpoint: Checkpoint, cluster: Cluster | None) -> int:
-    """Train in this process, which may be a worker of several, and return the last step."""
-    if cluster is None or cluster.is_chief:
-        Location.of(resolved.location).require_writable()
-    datasets.fetch(resolved.config.dataset, resolved.manifest.shards("train", "validation"))
-    log.info("train: loading TensorFlow")
-    from components.train.loop import train  # here, so that a complete training needs no TensorFlow
-
-    return train(resolved, checkpoint, cluster)

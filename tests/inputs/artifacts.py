@@ -83,14 +83,7 @@ def checkpoint(step: int = 1, **changes: Any) -> checkpoints.Manifest:
 
 def resolved(config: TrainConfig, manifest: datasets.Manifest, conditioning: Conditioning) -> ResolvedConfig:
     """The settings of a training in folders that do not exist."""
-    return ResolvedConfig(
-        config=config,
-        manifest=manifest,
-        conditioning=conditioning,
-        location="nowhere",
-        folder=Path("nowhere"),
-        dataset=Path("nowhere"),
-    )
+    return ResolvedConfig(config, manifest, conditioning, "nowhere", Path("nowhere"))
 
 
 def embedding(**changes: Any) -> embeddings.Manifest:

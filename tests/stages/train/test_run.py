@@ -287,7 +287,7 @@ def test_too_little_memory_names_the_settings_to_lower(error: Exception, monkeyp
     monkeypatch.setattr(loop, "Session", fail)
     config = TrainConfig(dataset="d", checkpoints="c", accelerator="cpu", batch_size=4096, base_filters=1024)
     with pytest.raises(errors.ConfigError, match="a batch of 4096 and base_filters 1024"):
-        loop.train(artifacts.resolved(config, artifacts.dataset(), ("none", [])), None)
+        loop.train(artifacts.resolved(config, artifacts.dataset(), ("none", [])), Path("d"), None)
 
 
 @pytest.mark.long

@@ -124,7 +124,7 @@ def test_all_workers_begin_with_one_checkpoint(tiny_dataset: Path, monkeypatch: 
     for location, digest in (("here", "a" * 64), ("there", "a" * 64), ("there", "b" * 64)):
         resolved = run.resolve(config_of(tiny_dataset, location, initial_checkpoint_digest=digest))
         with pytest.raises(ConfigError, match="compared"):
-            loop.Session(resolved, None, Agreement(HERE, None))
+            loop.Session(resolved, tiny_dataset, None, Agreement(HERE, None))
     assert compared[0] == compared[1] != compared[2]
 
 
@@ -214,4 +214,4 @@ def test_variables_that_the_networks_do_not_have_are_named(tiny_dataset: Path, c
     checkpoints.save(tmp_path, checkpoints.Manifest.of(champion), changed)
     resolved = run.resolve(config_of(tiny_dataset, tmp_path / champion.name))
     with pytest.raises(DataError, match=f"{lost} is missing; critic/old is not known$"):
-        loop.Session(resolved, None, Agreement(HERE, None))
+        loop.Session(resolved, tiny_dataset, None, Agreement(HERE, None))
