@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from components.core import errors, settings
+from components.core import errors
 from components.core.errors import ConfigError, DataError, StageError, Superseded, Terminated, TransientError
 from components.train.config import TrainConfig
 
@@ -74,8 +74,7 @@ def completed(job: dict[str, Any], uri: str, stage: dict[str, Any], config: Trai
     worker = pod["containers"][0]
     main = next(container for container in stage["spec"]["containers"] if container["name"] == _MAIN)
     worker["securityContext"] = {**main.get("securityContext", {}), "readOnlyRootFilesystem": True}
-    values = {field.name: getattr(config, field.name) for field in settings.fields_of(config)}
-    worker["args"] = [f"--{name}={value}" for name, value in values.items()]
+    worker["args"] = [f"--{name}={value}" for name, value in vars(config).items()]
     return {**job, "metadata": {"name": name, "ownerReferences": [owner]}}
 
 
@@ -176,11 +175,9 @@ class _Kubernetes:
 
     def show_log(self, pod: str, after: str) -> str:
         """Print a pod's lines after a time, as they come, until it ends or is silent for long; return the last time."""
-        import requests
-
         parameters = {"container": CONTAINER, "follow": "true", "timestamps": "true", "sinceTime": after or None}
         shown = after
-        with contextlib.suppress(TransientError, requests.RequestException):  # the caller asks again
+        with contextlib.suppress(TransientError, OSError):  # the caller asks again
             answer = self.request("GET", f"{_PODS}/{pod}/log", params=parameters, stream=True)
             for line in answer.iter_lines():
                 timestamp, _, text = line.decode(errors="replace").partition(" ")
@@ -199,13 +196,11 @@ class _Kubernetes:
 
     def request(self, method: str, path: str, expected: int = 0, **options: Any) -> Any:
         """Return an answer; raise for one that failed, unless its status is the expected one."""
-        import requests
-
         token = (_ACCOUNT / "token").read_text().strip()  # Kubernetes renews it every hour
         path, headers = path.format(self._namespace), {"Authorization": f"Bearer {token}"}
         try:
             answer = self._requests.request(method, self._url + path, headers=headers, timeout=_SECONDS, **options)
-        except requests.RequestException as error:
+        except OSError as error:  # as is every error of `requests`
             raise TransientError(f"the Kubernetes API at {self._url} does not answer: {error}") from None
         if answer.ok or answer.status_code == expected:
             return answer
