@@ -69,12 +69,10 @@ def update(retried: Location) -> None:
 def describe(config: RecordConfig, stage_notes: list[Note], has_ended: bool = True) -> dict[str, Any]:
     """Return the record of a run with these notes."""
     server, message = "", ""
-    with contextlib.suppress(json.JSONDecodeError):
-        match json.loads(config.status):  # a `PipelineTaskFinalStatus`
-            case {"state": state, "error": {"message": text}}:
-                server, message = str(state).replace("CANCELLED", CANCELED), str(text)
-            case {"state": state}:
-                server = str(state).replace("CANCELLED", CANCELED)
+    with contextlib.suppress(ValueError, KeyError, TypeError):  # it is another value, or lacks the rest
+        status = json.loads(config.status)  # a `PipelineTaskFinalStatus`
+        server = str(status["state"]).replace("CANCELLED", CANCELED)
+        message = str(status["error"]["message"])
     notes = {note.stage: note for note in stage_notes}
     for name, note in notes.items():
         if has_ended and note.state == RUNNING:
