@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, models
+from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, models, training_log
 from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
 from components.core.storage.location import Location
@@ -94,7 +94,7 @@ def fetch(config: EvaluateConfig, inputs: Inputs) -> LocalFiles:
     from components.evaluate.report import training_folder  # here, so that a finished evaluation is found at once
 
     manifest, checkpoint = inputs.manifest, Location.of(config.checkpoint)
-    samples = checkpoint.parent / training_folder.SAMPLES
+    samples = checkpoint.parent / training_log.SAMPLES
     shown = manifest.splits["validation"].first_shards(looked_through(manifest.image))
     return LocalFiles(
         dataset=datasets.fetch(config.dataset, [*manifest.shards("train", "test"), *shown]),

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from components.core.artifacts import checkpoints
+from components.core.artifacts import checkpoints, training_log
 from components.core.errors import StageError, Superseded, TransientError
 from components.core.storage import buckets
 from components.core.storage.location import COMMITTED, Location, LocationLike
@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_ATTEMPTS = 10.0
 _Kept = Callable[[list[int]], list[int]]  # from the steps of all checkpoints in the bucket, those to keep
-_SAMPLES = "samples"
 
 
 def fetch(training: LocationLike, at_most: float = math.inf) -> None:
@@ -139,10 +138,10 @@ class Uploads:
         """Upload new samples and all checkpoints up to a step, and remove superseded ones; void after a rollback."""
         if rollbacks != self._rollbacks:
             return
-        for path in sorted((location.path / _SAMPLES).glob("*.png")):
+        for path in sorted((location.path / training_log.SAMPLES).glob("*.png")):
             if path.name not in self._sent_samples:
                 # the bucket's may be from before a rollback
-                buckets.put(f"{location}/{_SAMPLES}/{path.name}", path.read_bytes())
+                buckets.put(f"{location}/{training_log.SAMPLES}/{path.name}", path.read_bytes())
                 self._sent_samples.add(path.name)
         for step in [step for step in checkpoints.steps(location.path) if step <= last and step not in self._sent]:
             folder = checkpoints.step_folder(location, step)

@@ -11,6 +11,7 @@ from components.core.errors import naming
 from components.core.storage import atomic_files
 
 METRICS, HEALTH = "metrics.jsonl", "health.jsonl"
+SAMPLES = "samples"  # the folder of sheets of samples, beside the logs of a training
 
 
 def append(path: Path, row: Mapping[str, Any]) -> None:

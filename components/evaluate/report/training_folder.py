@@ -1,7 +1,6 @@
 """Logs and samples of a training, up to a checkpoint, for the report: missing or damaged parts are left out."""
 
 import contextlib
-import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from components.core.artifacts import training_log
+from components.core.artifacts import checkpoints, training_log
 from components.core.reporting import grids
 
-SAMPLES = "samples"
-_SHEET = re.compile(r"step-(\d{10})\.png")
 _POINTS_AT_MOST = 1000
 _SHEETS = 8
 _TIMELINE_BYTES = 200_000
@@ -54,15 +51,14 @@ def timeline(
     Steps grow by about the same factor, because most changes early; the first and last are included. `names` are those
     of all sheets, and `read` returns the content of one.
     """
-    matches = [_SHEET.fullmatch(name) for name in names]
-    sheet_of_step = {int(match[1]): match[0] for match in matches if match}
-    steps = sorted(step for step in sheet_of_step if 0 < step <= last_step)
+    numbered = checkpoints.steps_named(name.removesuffix(".png") for name in names)  # as checkpoints are
+    steps = [step for step in numbered if 0 < step <= last_step]
     if len(steps) > _SHEETS:
         targets = np.geomspace(steps[0], steps[-1], _SHEETS)
         steps = sorted({min(steps, key=lambda step: abs(step - target)) for target in targets.tolist()})
     pictures = []
     for step in steps:
         with contextlib.suppress(OSError, ValueError):
-            png = grids.shrunk_sheet(read(sheet_of_step[step]) or b"", size // len(steps))
+            png = grids.shrunk_sheet(read(f"step-{step:010d}.png") or b"", size // len(steps))
             pictures.append({"caption": f"step {step:,}", "png": png})
     return pictures

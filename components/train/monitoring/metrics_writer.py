@@ -21,7 +21,6 @@ from components.train.step import MEANS
 
 log = logging.getLogger(__name__)
 
-_SAMPLES = "samples"  # the folder
 _IMAGES = 64
 
 
@@ -85,22 +84,22 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
         self._writer = tf.summary.create_file_writer(str(events))
         for row in training_log.read(self._folder / training_log.METRICS, step):
             self._show(row)
-        for sheet in sorted((self._folder / _SAMPLES).glob("step-*.png")):
+        for sheet in sorted((self._folder / training_log.SAMPLES).glob("step-*.png")):
             with contextlib.suppress(ValueError, tf.errors.InvalidArgumentError):  # a damaged file, or another's
-                if _step_of(sheet) <= step:
-                    self._show_sheet(sheet)
+                if (drawn_at := int(sheet.stem.removeprefix("step-"))) <= step:
+                    self._show_sheet(sheet, drawn_at)
 
     def write_samples(self, generator: keras.Model, step: int) -> None:
         """Write the samples of a step, as PNG, and show them in TensorBoard."""
         if self._folder is not None:
             pixels = gan.to_pixels(generator(self._inputs, training=False)).numpy()
-            path = self._folder / _SAMPLES / f"step-{step:010d}.png"
+            path = self._folder / training_log.SAMPLES / f"step-{step:010d}.png"
             atomic_files.write_file(path, grids.png_grid(pixels, self._columns))
             self._newest_samples = str(path)
-            self._show_sheet(path)
+            self._show_sheet(path, step)
 
-    def _show_sheet(self, path: Path) -> None:
-        with self._writer.as_default(step=_step_of(path)):
+    def _show_sheet(self, path: Path, step: int) -> None:
+        with self._writer.as_default(step=step):
             tf.summary.image("samples", tf.io.decode_png(path.read_bytes())[tf.newaxis])
 
     def _show(self, row: Mapping[str, Any]) -> None:
@@ -142,7 +141,3 @@ class MetricsWriter(contextlib.AbstractContextManager["MetricsWriter"]):
         message = "train: step %d of %d  critic %.3f  generator %.3f  penalty %.4f  gradient norm %.3f%s"
         values = (means[name] for name in ("critic_loss", "generator_loss", "penalty", "gradient_norm"))
         log.info(message, step, self._config.steps, *values, speed, extra=self._work)
-
-
-def _step_of(sheet: Path) -> int:
-    return int(sheet.stem.removeprefix("step-"))
