@@ -23,12 +23,13 @@ _DIGEST_LENGTH = 12
 class Evaluation:
     folder: Location
     manifest: evaluations.Manifest
-    compared: int  # samples, with as many real images
-    low_n: bool  # whether these are too few for reliable distances
-    model: metric_labels.Column  # scores
-    real: metric_labels.Column  # scores of real images
+    metrics: Mapping[str, Any]  # the JSON value of `metrics.json`
     training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, as `log`
     samples: bytes  # a sheet, PNG
+
+    def scores(self, images: str) -> metric_labels.Column:
+        """Return the scores of images, those of the `model` or `real` ones."""
+        return metric_labels.read(self.metrics[images], [space["name"] for space in self.metrics["spaces"]])
 
 
 Runs = Mapping[str, Evaluation]  # by their names on the page
@@ -82,16 +83,10 @@ def _evaluations_by_run(root: Location) -> dict[str, Location]:
 
 
 def _read(folder: Location) -> Evaluation:
-    manifest = evaluations.Manifest.of(folder)
-    metrics = atomic_files.read_json(folder.path / evaluations.METRICS, "evaluation")
-    spaces = [space["name"] for space in metrics["spaces"]]
     return Evaluation(
         folder=folder,
-        manifest=manifest,
-        compared=metrics["compared"],
-        low_n=metrics["low_n"],
-        model=metric_labels.read(metrics["model"], spaces),
-        real=metric_labels.read(metrics["real"], spaces),
+        manifest=evaluations.Manifest.of(folder),
+        metrics=atomic_files.read_json(folder.path / evaluations.METRICS, "evaluation"),
         training=atomic_files.read_json(folder.path / evaluations.TRAINING, "evaluation"),
         samples=(folder.path / evaluations.SAMPLES).read_bytes(),
     )
@@ -119,8 +114,8 @@ def _contents(runs: Runs) -> dict[str, Any]:
         for stage, settings_of_runs in settings_of_stages.items()
         for name in sorted(set().union(*settings_of_runs))
     ]
-    models = {name: run.model for name, run in runs.items()}
-    real = {f"real images of {name}": run.real for name, run in runs.items()}
+    models = {name: run.scores("model") for name, run in runs.items()}
+    real = {f"real images of {name}": run.scores("real") for name, run in runs.items()}
     if _alike(list(real.values())):
         real = {"real images": next(iter(real.values()))}
     samples = []
@@ -130,7 +125,7 @@ def _contents(runs: Runs) -> dict[str, Any]:
     return {
         "runs": runs,
         "differences": _differences(runs),
-        "low_n": any(run.low_n for run in runs.values()),
+        "low_n": any(run.metrics["low_n"] for run in runs.values()),
         "differing": [row for row in settings if not _alike(row["values"])],
         "alike": [row for row in settings if _alike(row["values"])],
         "tables": metric_labels.tables(models | real),
@@ -144,7 +139,7 @@ def _differences(runs: Runs) -> list[str]:
     aspects: dict[str, list[Any]] = {
         "on different data": [run.manifest.dataset_digest[:_DIGEST_LENGTH] for run in runs.values()],
         "on different spaces": [run.manifest.embedding_digest[:_DIGEST_LENGTH] for run in runs.values()],
-        "over different numbers of images": [run.compared for run in runs.values()],
+        "over different numbers of images": [run.metrics["compared"] for run in runs.values()],
     }
     return [f"{how} ({' and '.join(map(str, values))})" for how, values in aspects.items() if not _alike(values)]
 
