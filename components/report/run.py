@@ -1,6 +1,5 @@
 """The report command: evaluations, found by the numbers of runs or by folders, side by side on one HTML page."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,15 @@ _SAMPLES_BYTES = 1_000_000  # for all sheets, so that the page stays small
 _DIGEST_LENGTH = 12
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    folder: Location
-    manifest: evaluations.Manifest
-    metrics: Mapping[str, Any]  # the JSON value of `metrics.json`
-    training: Mapping[str, Any]  # `step`, `settings`, and the rows of the curves, as `log`
-    samples: bytes  # a sheet, PNG
+    """An evaluation as it is read from its folder; a `DataError` if it is damaged."""
+
+    def __init__(self, folder: Location) -> None:
+        self.folder, self.manifest = folder, evaluations.Manifest.of(folder)
+        self.metrics = atomic_files.read_json(folder.path / evaluations.METRICS, "evaluation")
+        # `step`, `settings`, and the rows of the curves, as `log`.
+        self.training = atomic_files.read_json(folder.path / evaluations.TRAINING, "evaluation")
+        self.samples = (folder.path / evaluations.SAMPLES).read_bytes()  # a sheet, PNG
 
     def scores(self, images: str) -> metric_labels.Column:
         """Return the scores of images, those of the `model` or `real` ones."""
@@ -45,7 +46,7 @@ def run(config: ReportConfig) -> StageResult:
     output = Path(config.output)
     atomic_files.require_writable(output, "output")
     chosen = _select(config.runs, config.root)
-    runs = {name: _read(folder) for name, folder in chosen.items()}
+    runs = {name: Evaluation(folder) for name, folder in chosen.items()}
     atomic_files.write_file(output, pages.render(_PAGE, **_contents(runs)).encode())
     verdicts = ", ".join(f"{name} {run.manifest.verdict}" for name, run in runs.items())
     scored = "; ".join(f"scored {how}" for how in _differences(runs)) or "scored alike"
@@ -80,16 +81,6 @@ def _evaluations_by_run(root: Location) -> dict[str, Location]:
         for uri in [note.outputs["evaluation_uri"] for note in notes if "evaluation_uri" in note.outputs]:
             runs[f"run {number}" if number else folder.name] = root / "evaluations" / Path(str(uri)).name
     return runs
-
-
-def _read(folder: Location) -> Evaluation:
-    return Evaluation(
-        folder=folder,
-        manifest=evaluations.Manifest.of(folder),
-        metrics=atomic_files.read_json(folder.path / evaluations.METRICS, "evaluation"),
-        training=atomic_files.read_json(folder.path / evaluations.TRAINING, "evaluation"),
-        samples=(folder.path / evaluations.SAMPLES).read_bytes(),
-    )
 
 
 def _find(location: Location) -> Location:
