@@ -2,8 +2,6 @@
 
 import dataclasses
 import logging
-from pathlib import Path
-from typing import Any
 
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, models, training_log
 from components.core.errors import ConfigError, DataError
@@ -54,16 +52,6 @@ class Inputs:
         return f"{self.manifest.splits[kind].records:,} {name} images, {embeddings.CERTIFIABLE:,} needed"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LocalFiles:
-    """What an evaluation reads, on this machine."""
-
-    dataset: Path  # with all shards but those of which the report shows nothing
-    checkpoint: Path
-    embedding: Path
-    timeline: list[dict[str, Any]]  # sheets of samples that the training drew, from `training_folder.timeline`
-
-
 def read_inputs(config: EvaluateConfig) -> Inputs:
     """Read the inputs, and refuse those that do not belong together."""
     checkpoint = checkpoints.Manifest.fetch(config.checkpoint, config.checkpoint_digest)
@@ -89,19 +77,19 @@ def looked_through(image: datasets.ImageShape) -> int:
     return min(_LOOKED_THROUGH, max(1, _BYTES_LOOKED_THROUGH // image.size))
 
 
-def fetch(config: EvaluateConfig, inputs: Inputs) -> LocalFiles:
-    """Fetch what an evaluation reads beside the checked artifacts; leave the mirror of the training alone."""
-    from components.evaluate.report import training_folder  # here, so that a finished evaluation is found at once
+class LocalFiles:
+    """What an evaluation reads, fetched to this machine; the mirror of the training is left alone."""
 
-    manifest, checkpoint = inputs.manifest, Location.of(config.checkpoint)
-    samples = checkpoint.parent / training_log.SAMPLES
-    shown = manifest.splits["validation"].first_shards(looked_through(manifest.image))
-    return LocalFiles(
-        dataset=datasets.fetch(config.dataset, [*manifest.shards("train", "test"), *shown]),
-        checkpoint=checkpoint.path,
-        embedding=Location.of(config.embedding).path,
-        timeline=training_folder.timeline(samples.files(), samples.content, inputs.checkpoint.step),
-    )
+    def __init__(self, config: EvaluateConfig, inputs: Inputs) -> None:
+        from components.evaluate.report import training_folder  # here, so that a finished evaluation is found at once
+
+        checkpoint, manifest = Location.of(config.checkpoint), inputs.manifest
+        self.checkpoint, self.embedding = checkpoint.path, Location.of(config.embedding).path
+        # All shards but those of which the report shows nothing.
+        shown = manifest.splits["validation"].first_shards(looked_through(manifest.image))
+        self.dataset = datasets.fetch(config.dataset, [*manifest.shards("train", "test"), *shown])
+        samples = checkpoint.parent / training_log.SAMPLES
+        self.timeline = training_folder.timeline(samples.files(), samples.content, inputs.checkpoint.step)
 
 
 def _require_certified(location: str, embedding: embeddings.Manifest) -> None:

@@ -9,7 +9,7 @@ from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
-from components.evaluate.inputs import fetch, read_inputs
+from components.evaluate.inputs import LocalFiles, read_inputs
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ def run(config: EvaluateConfig) -> StageResult:
     parts = cache_key.key_parts("evaluate", config, **inputs.digests)
 
     def make(location: Location) -> None:
-        files = fetch(config, inputs)
+        files = LocalFiles(config, inputs)
         log.info("evaluate: loading TensorFlow")
         from components.evaluate.make import make  # here, so that a finished evaluation is found at once
 
