@@ -224,9 +224,9 @@ def values_of(parameters: Mapping[str, Any], run: Mapping[str, str]) -> dict[str
 
 
 def steps(hardware: str = "cpu") -> tuple[Step, ...]:
-    """Return the steps for train's hardware, a key of `TRAIN_IMAGES`; embed's image is for CPUs."""
+    """Return the steps for train's hardware, a key of `TRAIN_IMAGES`, else a CPU; embed's image is for CPUs."""
     image = {step.stage: stages.TABLE[step.stage].image for step in STEPS}
-    image["train"] = container_images.TRAIN_IMAGES[hardware]
-    on_cpus = {"accelerator": "cpu", "tpu": "", "replicas": 0} if hardware != "cpu" else {}
+    image["train"] = container_images.TRAIN_IMAGES.get(hardware, container_images.TRAIN)
+    on_cpus = {"accelerator": "cpu", "tpu": "", "replicas": 0} if image["train"] != container_images.TRAIN else {}
     wires = {step.stage: {**step.wires, **(on_cpus if step.stage == "embed" else {})} for step in STEPS}
     return tuple(dataclasses.replace(step, image=image[step.stage], wires=wires[step.stage]) for step in STEPS)

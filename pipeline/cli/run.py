@@ -5,7 +5,6 @@ import logging
 import shlex
 
 from components.core import errors
-from components.core.container_images import TRAIN_IMAGES
 from components.core.stage import cli
 from components.core.storage.location import Location, private
 from pipeline import step_table, tables, verbs
@@ -54,8 +53,7 @@ def _run(parsed: argparse.Namespace) -> int:
     root = Location.of(parsed.root or raw_values.get("root", _ROOT))
     root = root if root.in_bucket else Location.of(root.path.resolve())
     raw_values["root"] = root.uri
-    in_image = parsed.runner == _DOCKER and raw_values.get("accelerator") in TRAIN_IMAGES
-    steps = step_table.steps(raw_values["accelerator"] if in_image else "cpu")
+    steps = step_table.steps(raw_values.get("accelerator", "cpu") if parsed.runner == _DOCKER else "cpu")
     options = _checked_options(parsed, root, problems)
     values = parameters.parse(step_table.PARAMETERS, steps, raw_values, problems)
     if getattr(parsed, "print_config", False):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from components.core import container_images, stages
+from components.core import stages
 from components.core.container_images import VERSION
 from components.core.errors import ConfigError
 from components.core.settings import Field, Setting
@@ -21,7 +21,6 @@ from pipeline import step_table
 from pipeline.package import parameters
 from pipeline.profiles import yaml_files
 from pipeline.profiles.targets import KFP, Origin
-from pipeline.step_table import Step
 
 _TYPES: dict[str, type] = {"STRING": str, "NUMBER_INTEGER": int, "NUMBER_DOUBLE": float}
 _EXECUTOR = "exec-"  # kfp names a stage's executor after it
@@ -44,12 +43,6 @@ class Package:
         """Name of this very content, so that the same package is uploaded once."""
         return f"{VERSION}-{hashlib.sha256(self.text).hexdigest()[:12]}"
 
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """The steps for the hardware that the package was compiled for."""
-        accelerator = self.parameters["accelerator"].default
-        return step_table.steps(accelerator if accelerator in container_images.TRAIN_IMAGES else "cpu")
-
     def checked_parameters(self, raw_values: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
         """Return the parameters of a run, typed and checked with the defaults of the others.
 
@@ -66,7 +59,8 @@ class Package:
             remedy = "compile it with a profile that has volume_claims for every stage, or give a root in a bucket"
             missing = f"root is {root}, and the package mounts no volume there in {', '.join(without)}"
             problems = [*problems, *([f"{missing}: {remedy}, gs://BUCKET/FOLDER"] if without else [])]
-        values = parameters.parse(self.parameters, self.steps, raw_values, problems)
+        steps = step_table.steps(self.parameters["accelerator"].default)  # for the hardware it was compiled for
+        values = parameters.parse(self.parameters, steps, raw_values, problems)
         return {name: values[name] for name in raw_values}
 
 
