@@ -73,10 +73,7 @@ def _run_now(step: Step, values: Values, executor: Executor) -> dict[str, Any]:
     inputs = {name: value for name, value in values.inputs(step).items() if name not in RUN_INPUTS}
     with Display([step.stage]) as display:
         display.begin(step.stage)
-        try:
-            code, outputs = run_stage(executor, step, inputs, executor.session.folder / step.stage, display)
-        except ValueError as error:
-            raise StageError(f"{step.stage}: succeeded, but {error}") from None  # a defect
+        code, outputs = run_stage(executor, step, inputs, executor.session.folder / step.stage, display)
     if outputs is None:
         failure = StageError(f"{step.stage}: failed ({processes.name_of_exit(code)})")
         failure.exit_code = code

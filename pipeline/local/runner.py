@@ -163,8 +163,6 @@ class Run:
             except StageError as error:
                 log.error("%s: %s", stage, error)
                 code = error.exit_code
-            except ValueError as error:
-                log.error("%s: succeeded, but %s", stage, error)
             except Exception:  # otherwise the run would wait forever for this thread's report
                 log.exception("%s: a defect of this program", stage)
             final = code in (_CANNOT_START, *errors.FINAL) or self._executor.stopping.is_set()
@@ -230,7 +228,7 @@ def run_stage(
 ) -> tuple[int, dict[str, Any] | None]:
     """Run a stage once; return its exit code, and its outputs if it succeeded. Its log is beside its folder.
 
-    Raises what the executor raises, and `ValueError` for an output that is missing or mistyped.
+    Raises what the executor raises, and `StageError` for an output that is missing or mistyped.
     """
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "parameters").mkdir(parents=True)

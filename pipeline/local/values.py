@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from components.core.errors import StageError
 from pipeline import step_table
 from pipeline.step_table import Step
 
@@ -67,15 +68,11 @@ def executor_input(step: Step, inputs: Mapping[str, Any], folder: Path) -> dict[
 
 
 def read_outputs(step: Step, folder: Path) -> dict[str, Any]:
-    """Return the outputs that a step wrote, by name; raise `ValueError` naming one that is missing or mistyped."""
+    """Return the outputs that a step wrote, by name; raise `StageError` naming one that is missing or mistyped."""
     outputs = {}
     for name, kind in step.outputs.items():
         try:
-            text = (folder / "parameters" / name).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise ValueError(f"output parameter {name} was not written") from None
-        try:
-            outputs[name] = kind(text)
-        except ValueError:
-            raise ValueError(f"output parameter {name} must be {kind.__name__}, got {text!r}") from None
+            outputs[name] = kind((folder / "parameters" / name).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError) as error:
+            raise StageError(f"{step.stage} succeeded, but its output {name} is no {kind.__name__}: {error}") from None
     return outputs

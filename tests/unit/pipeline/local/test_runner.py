@@ -72,7 +72,7 @@ def test_the_last_step_runs_either_way_and_failure_stops_what_depends_on_it_and_
     ("step", "code", "shown"),
     [
         (Shell(script="kill -SEGV $$"), 139, ["SIGSEGV"]),
-        (Shell(script="true"), errors.DEFECT, ["parameter out "]),
+        (Shell(script="true"), errors.DEFECT, ["output out "]),
         # How the shell says it differs between shells.
         (Shell(words=("/nonexistent/program",)), 127, ["shell | ", "/nonexistent/program: "]),
     ],
