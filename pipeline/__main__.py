@@ -57,8 +57,8 @@ def _dispatch(words: list[str]) -> int:
     parsed.problems = parsed.parser.unknown(unknown)
     if parsed.problems and not parsed.reports_problems:
         raise ConfigError(*parsed.problems)
-    code: int = parsed.run(parsed)
-    return code
+    code: int | None = parsed.run(parsed)
+    return code or errors.OK
 
 
 def command() -> "tuple[cli.Parser, argparse._SubParsersAction[cli.Parser]]":

@@ -17,7 +17,7 @@ def add(
     verbs: "argparse._SubParsersAction[cli.Parser]",
     name: str,
     text: str,
-    run: Callable[[argparse.Namespace], int],
+    run: Callable[[argparse.Namespace], int | None],  # returns the exit code; None means OK
     *,
     more: str = "",  # of its description
     reports_problems: bool = False,  # whether `run` reports unknown flags, together with its other problems

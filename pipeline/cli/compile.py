@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.core import container_images, errors
+from components.core import container_images
 from components.core.errors import ConfigError
 from components.core.stage import cli
 from components.core.storage import atomic_files
@@ -42,15 +42,14 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     config_file.add_flag(parser)
 
 
-def _print_profiles(parsed: argparse.Namespace) -> int:
+def _print_profiles(parsed: argparse.Namespace) -> None:
     verbs.require("pipeline", parsed.verb)
     from pipeline.profiles import profile_file  # it needs pydantic, which --help does not
 
     print(profile_file.as_yaml(parsed.profiles), end="")
-    return errors.OK
 
 
-def _compile(parsed: argparse.Namespace) -> int:
+def _compile(parsed: argparse.Namespace) -> None:
     verbs.require("pipeline", parsed.verb)
     from pipeline.profiles import profile_file
 
@@ -73,7 +72,6 @@ def _compile(parsed: argparse.Namespace) -> int:
         log.info(
             "`wgan submit` and `wgan schedule apply` use its service account %s; give it to other clients", account
         )
-    return errors.OK
 
 
 def _checked_defaults(profile: "Profile", parsed: argparse.Namespace) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from components.core import errors
 from components.core.artifacts import datasets, evaluations, lineage
 from components.core.artifacts.lineage import Lineage
 from components.core.errors import DataError
@@ -75,12 +74,11 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
     verb.add_argument("--yes", action="store_true", help="remove them instead of only listing them")
 
 
-def _run(run: Callable[..., None], parsed: argparse.Namespace) -> int:
+def _run(run: Callable[..., None], parsed: argparse.Namespace) -> None:
     cli.set_umask()
     run(**{name: getattr(parsed, name) for name in inspect.signature(run).parameters})
     if parsed.action in ("promote", "rollback"):
         overview.write(overview.read(Location.of(parsed.location).parent))
-    return errors.OK
 
 
 def _read_champion(location: str) -> Champion:

@@ -4,7 +4,6 @@ import argparse
 import logging
 import webbrowser
 
-from components.core import errors
 from components.core.artifacts import evaluations
 from components.core.errors import ConfigError, DataError
 from components.core.reporting.text import duration
@@ -50,7 +49,7 @@ def _overview(parsed: argparse.Namespace) -> Overview:
     return root_overview
 
 
-def _runs(parsed: argparse.Namespace) -> int:
+def _runs(parsed: argparse.Namespace) -> None:
     if (parsed.action == "show") != (parsed.number is not None):
         raise ConfigError("runs show needs the number of a run, such as: wgan runs show 3; nothing else takes one")
     if parsed.action == "gc":
@@ -59,11 +58,11 @@ def _runs(parsed: argparse.Namespace) -> int:
             raise DataError(f"no runs at {root}: there is no such folder; give --root")
         with atomic_files.only_one(root.own):
             _collect(root, parsed.keep, parsed.yes)
-        return errors.OK
+        return
     root_overview = _overview(parsed)
     if parsed.action == "show":
         _show(root_overview, history.numbered(root_overview.runs, parsed.number))
-        return errors.OK
+        return
     rows: list[tuple[str, ...]] = [
         (
             str(run.number),
@@ -82,7 +81,6 @@ def _runs(parsed: argparse.Namespace) -> int:
         overview.write(root_overview)
         print()
         tables.print_facts({"page": relative(root.path / overview.PAGE)})
-    return errors.OK
 
 
 def _collect(root: Location, keep: int, yes: bool) -> None:
@@ -117,7 +115,7 @@ def _show(root_overview: Overview, run: PastRun) -> None:
     tables.print_locations(run.tasks.values(), run.root)
 
 
-def _open(parsed: argparse.Namespace) -> int:
+def _open(parsed: argparse.Namespace) -> None:
     runs, file = _overview(parsed).runs, tables.FILES[parsed.file]
     newest = [run.number for run in runs if run.evaluation] or [runs[-1].number]
     run = history.numbered(runs, newest[-1] if parsed.number is None else parsed.number)
@@ -128,4 +126,3 @@ def _open(parsed: argparse.Namespace) -> int:
     print(relative(path))
     if not webbrowser.open(path.as_uri()):
         log.warning("no browser can be started here: open this file yourself")
-    return errors.OK

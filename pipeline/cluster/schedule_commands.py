@@ -65,17 +65,18 @@ def _run(parsed: argparse.Namespace) -> int:
         (target, backends.server(target, parsed), [schedule for schedule in wanted if schedule.target == target])
         for target in dict.fromkeys(targets)  # in the file's order
     ]
-    if parsed.action == _LIST:
-        return _list(servers, has_file)
-    if parsed.action in (_PAUSE, _RESUME):
-        return _pause_or_resume(servers, parsed.name, enable=parsed.action == _RESUME)
     if parsed.action == _DIFF:
         return _diff(servers, parsed.exit_code)
-    for target, server, schedules in servers:
-        lines = apply.apply(target, server, schedules, parsed.prune)
-        print(next(lines, f"{target}: nothing to change"), flush=True)
-        for line in lines:
-            print(line, flush=True)
+    if parsed.action == _LIST:
+        _list(servers, has_file)
+    elif parsed.action in (_PAUSE, _RESUME):
+        _pause_or_resume(servers, parsed.name, enable=parsed.action == _RESUME)
+    else:
+        for target, server, schedules in servers:
+            lines = apply.apply(target, server, schedules, parsed.prune)
+            print(next(lines, f"{target}: nothing to change"), flush=True)
+            for line in lines:
+                print(line, flush=True)
     return errors.OK
 
 
@@ -93,7 +94,7 @@ def _diff(servers: list[_Place], exit_code: bool) -> int:
     return DIFFERENT if needed and exit_code else errors.OK
 
 
-def _list(servers: list[_Place], has_file: bool) -> int:
+def _list(servers: list[_Place], has_file: bool) -> None:
     rows: list[tuple[str, ...]] = []
     for target, server, schedules in servers:
         live = server.live()
@@ -113,14 +114,13 @@ def _list(servers: list[_Place], has_file: bool) -> int:
             rows.append((existing.name, target, _state(existing), says, existing.cron, next_run, active, schedule_id))
     rows.sort(key=lambda row: row[:2])
     tables.print_rows(("schedule", "target", "is", "file says", "cron", "next run", "runs at work", "id"), rows)
-    return errors.OK
 
 
 def _state(schedule: Schedule | LiveSchedule) -> str:
     return "enabled" if schedule.enabled else "paused"
 
 
-def _pause_or_resume(servers: list[_Place], name: str, enable: bool) -> int:
+def _pause_or_resume(servers: list[_Place], name: str, enable: bool) -> None:
     """Pause all schedules of a name, or resume the one that may start runs."""
     names: set[str] = set()
     for _, server, schedules in servers:  # noqa: B007 - the last one goes on
@@ -147,4 +147,3 @@ def _pause_or_resume(servers: list[_Place], name: str, enable: bool) -> int:
         print(f"{name}: is {'enabled' if enable else 'paused'} already")
     if wanted and wanted.enabled != enable:
         log.warning("in the file %s is %s; applying the file restores that", name, _state(wanted))
-    return errors.OK
