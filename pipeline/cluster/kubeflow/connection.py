@@ -70,7 +70,7 @@ def from_flags(parsed: argparse.Namespace) -> "KubeflowConnection":
         token_file=token_file,
         cookie=secrets[1],
         ca_cert=parsed.ca_cert,
-        ui=os.environ.get("KF_PIPELINES_UI_ENDPOINT", "" if host == _IN_CLUSTER else host),
+        ui=os.environ.get("KF_PIPELINES_UI_ENDPOINT", "" if host == _IN_CLUSTER else host).rstrip("/"),
     )
 
 
@@ -101,7 +101,7 @@ class KubeflowConnection:
     token_file: str = ""  # read again for each request, because such files are renewed
     cookie: str = dataclasses.field(default="", repr=False)
     ca_cert: str = ""  # file with the CA bundle; empty for the system's
-    ui: str = ""  # URL of the web pages
+    ui: str = ""  # URL of the web pages; empty if it is unknown
     seconds: tuple[float, float] = (5.0, 30.0)  # time limits for a connection, and for an answer
 
     @functools.cached_property
@@ -148,10 +148,6 @@ class KubeflowConnection:
     def pod_namespace(self) -> str:
         """Namespace of the pods of runs."""
         return self.namespace or INSTALLED_IN
-
-    def run_link(self, run_id: str) -> str:
-        """Return the page of a run; empty if the address of pages is unknown."""
-        return f"{self.ui.rstrip('/')}/#/runs/details/{run_id}" if self.ui else ""
 
 
 def load_kube_config(configuration: Any, context: str) -> None:

@@ -175,7 +175,7 @@ class KubeflowRuns(Server):
             name=run.display_name or "",
             state=state,
             stages=tuple(statuses),
-            link=self.connection.run_link(run.run_id),
+            link=f"{self.connection.ui}/#/runs/details/{run.run_id}" if self.connection.ui else "",
             created=_time(run.created_at),
             scheduled=_time(run.scheduled_at),
             finished=_time(run.finished_at) if state in backend.ENDED else None,

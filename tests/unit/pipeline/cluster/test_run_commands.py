@@ -51,8 +51,10 @@ def test_with_sigint_ignored_sigterm_ends(server: Server, packages: Path, signum
 
 
 def test_a_run_goes_by_its_id_a_part_of_it_or_its_link(server: Server, started: str) -> None:
-    for text in (started, started[:4], f"{server.url}/#/runs/details/{started}"):
-        assert json.loads(wgan("status", text, "--json", "--host", server.url).out)["run_id"] == started
+    link = f"{server.url}/#/runs/details/{started}"
+    for text in (started, started[:4], link):
+        shown = json.loads(wgan("status", text, "--json", "--host", server.url).out)
+        assert (shown["run_id"], shown["link"]) == (started, link)
     code, _, _, (line,) = wgan("status", "zzz", "--host", server.url)
     assert (code, "zzz" in line) == (errors.BAD_CONFIGURATION, True)
     twin = f"{started[:4]}0000-0000-4000-8000-000000000000"

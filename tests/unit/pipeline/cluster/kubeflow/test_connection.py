@@ -188,16 +188,16 @@ def test_a_context_means_its_api_server(kubeconfig: Callable[[str], None], monke
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "9")
         connection = connected("--kube-context", "here")
         assert KubeflowBackend(connection).recent(1) == []
-        assert connection.run_link("x") == ""
+        assert connection.ui == ""
         assert {request.headers["Authorization"] for request in server.requests} == {"Bearer of-the-cluster"}
         assert "kube_context nowhere cannot be used" in refused_client(connected("--kube-context", "nowhere"))
 
 
 def test_addresses_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert connected("--host", "http://h/").run_link("x") == "http://h/#/runs/details/x"
+    assert connected("--host", "http://h/").ui == "http://h"
     monkeypatch.setenv("KF_PIPELINES_ENDPOINT", "http://h")
     connection = connected("--kube-context", "here")
     assert (connection.host, connection.kube_context) == ("http://h", "here")
     assert connected("--kube-context", "here", "--host", "http://other").host == "http://other"
     monkeypatch.setenv("KF_PIPELINES_UI_ENDPOINT", "https://pages/")
-    assert connected("--host", "http://h").run_link("x") == "https://pages/#/runs/details/x"
+    assert connected("--host", "http://h").ui == "https://pages"
