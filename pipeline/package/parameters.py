@@ -30,14 +30,10 @@ _MOST_USED = (
 
 
 class _HelpAll(argparse.Action):
-    """Prints the help of all flags."""
-
-    def __init__(self, *arguments: Any, hidden: dict[argparse.Action, str | None], **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._hidden = hidden
+    """Prints the help of all flags: of the hidden ones, too, whose texts are its `const`."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        for action, text in self._hidden.items():
+        for action, text in self.const.items():
             action.help = text
         parser.print_help()
         parser.exit()
@@ -54,7 +50,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
             if not field.required and field.name not in _MOST_USED:
                 hidden[flag], flag.help = flag.help, argparse.SUPPRESS
     all_help = f"show all {len(step_table.PARAMETERS)} parameters"
-    parser.add_argument(HELP_ALL, action=_HelpAll, nargs=0, hidden=hidden, help=all_help)
+    parser.add_argument(HELP_ALL, action=_HelpAll, nargs=0, const=hidden, help=all_help)
 
 
 def by_stage(names: Iterable[str]) -> dict[str, list[str]]:
