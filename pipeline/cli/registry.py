@@ -76,13 +76,13 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
 
 def _run(run: Callable[..., None], parsed: argparse.Namespace) -> None:
     cli.set_umask()
+    registry.require_there(parsed.location)
     run(**{name: getattr(parsed, name) for name in inspect.signature(run).parameters})
     if parsed.action in ("promote", "rollback"):
         overview.write(overview.read(Location.of(parsed.location).parent))
 
 
 def _read_champion(location: str) -> Champion:
-    registry.require_there(location)
     champion = registry.read_champion(location)
     if not champion.version and not registry.versions(location):
         raise upkeep.nothing_published(location)

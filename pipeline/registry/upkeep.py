@@ -12,7 +12,6 @@ from pipeline import tables
 
 def verify(location: str, number: int | None) -> None:
     """Compute every digest of one version, or of all, again; print the whole versions, raise if one is damaged."""
-    registry.require_there(location)
     problems: list[str] = []
     champion = registry.NOBODY
     try:
@@ -47,7 +46,6 @@ def promote(location: str, number: int) -> None:
 
     So does a user who has lost `champion.json`, and writes it again.
     """
-    registry.require_there(location)
     pointer = registry.read_pointer(location, rebuild=True)
     version = registry.read_version(location, number, pointer.champion)
     if version.evaluation.verdict != evaluations.PROMOTE:
@@ -62,7 +60,6 @@ def promote(location: str, number: int) -> None:
 
 def rollback(location: str) -> None:
     """Make the previous champion champion again; publishing the rolled-back model again does not undo that."""
-    registry.require_there(location)
     pointer = registry.read_pointer(location)
     champion = pointer.champion
     if not champion.version:
@@ -88,7 +85,6 @@ def gc(location: str, keep: int, uncommitted: bool, yes: bool) -> None:
     `champion.json` lists removals first, so that a concurrent promotion sees them or is seen. `uncommitted` also
     removes unfinished publications, dead or active.
     """
-    registry.require_there(location)
     pointer = registry.read_pointer(location)
     champion = pointer.champion
     versions = registry.versions(location, champion)
