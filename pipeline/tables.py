@@ -20,16 +20,30 @@ _STYLES = {DONE: "green", FAILED: "red", INTERRUPTED: "yellow", NOT_RUN: "yellow
 FILES = {"samples": "samples.png", "report": "report.html"}  # of an evaluation, by what people call them
 
 
-def print_run(tasks: Mapping[str, TaskState]) -> None:
-    """Print stage, state, seconds and artifact."""
+def print_run(tasks: Mapping[str, TaskState], root: Location) -> None:
+    """Print stage, state, seconds and artifact, then where the results are: artifacts, samples, report, champion."""
     rows: list[tuple[str | Text, ...]] = []
+    locations: dict[str, str | Path] = {}
     for name, task in tasks.items():
         state = f"{task.state}: {task.reason}" if task.state == SKIPPED and task.reason else task.state
         state = f"failed ({task.exit_code})" if task.state == FAILED else state
         seconds = f"{task.seconds:.1f}" if task.attempts else ""
         summary = (task.outputs or {}).get("summary", "")
         rows.append((name, Text(plain(state), _STYLES.get(task.state, "")), seconds, summary))
+        for output, location in (task.outputs or {}).items():
+            if output.endswith("_uri"):
+                locations[output.removesuffix("_uri")] = location
+                files = {label: Location.of(location).path / file for label, file in FILES.items()}
+                locations |= {label: path for label, path in files.items() if path.is_file()}
     print_rows(("stage", "state", "seconds", "what it made"), rows, right="seconds")
+    registry = root / "registry"
+    if (registry.path / "champion.json").is_file():
+        locations["champion"] = registry.path / "champion.json"
+    elif root.in_bucket:
+        locations["registry"] = registry.uri
+    if locations:
+        print()
+    print_facts({label: relative(location) for label, location in locations.items()})
 
 
 def print_plan(planned: list[Planned]) -> None:
@@ -71,25 +85,6 @@ def print_facts(facts: Mapping[str, object]) -> None:
     width = max((len(name) for name in facts), default=0)
     for name, value in facts.items():
         print(f"{name:<{width}}  {plain(value)}")
-
-
-def print_locations(tasks: Iterable[TaskState], root: Location) -> None:
-    """Print the locations of the results: artifacts by name, samples, report, champion."""
-    lines: dict[str, str | Path] = {}
-    for task in tasks:
-        for name, location in (task.outputs or {}).items():
-            if name.endswith("_uri"):
-                lines[name.removesuffix("_uri")] = location
-                files = {label: Location.of(location).path / file for label, file in FILES.items()}
-                lines |= {label: path for label, path in files.items() if path.is_file()}
-    registry = root / "registry"
-    if (registry.path / "champion.json").is_file():
-        lines["champion"] = registry.path / "champion.json"
-    elif root.in_bucket:
-        lines["registry"] = registry.uri
-    if lines:
-        print()
-    print_facts({label: relative(location) for label, location in lines.items()})
 
 
 def number(value: Any) -> str:

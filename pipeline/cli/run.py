@@ -72,8 +72,7 @@ def _run(parsed: argparse.Namespace) -> int:
         executor.begin(opened)
         code = run.execute()
     overview.write(overview.read(root))
-    tables.print_run(run.tasks)
-    tables.print_locations(run.tasks.values(), root)
+    tables.print_run(run.tasks, root)
     if run.interrupted_by:
         log.info("what is done is kept; to resume: %s", shlex.join(["wgan", *parsed.words]))
     return code

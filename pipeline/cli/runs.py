@@ -111,8 +111,7 @@ def _show(root_overview: Overview, run: PastRun) -> None:
     }
     tables.print_facts(facts)
     print()
-    tables.print_run(run.tasks)
-    tables.print_locations(run.tasks.values(), run.root)
+    tables.print_run(run.tasks, run.root)
 
 
 def _open(parsed: argparse.Namespace) -> None:
