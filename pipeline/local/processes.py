@@ -35,12 +35,11 @@ _STARTUP_NOISE = re.compile(
 
 
 def process_command(words: list[str]) -> list[str]:
-    """Return a container's command for this machine: `python` becomes the running Python."""
-    if words[0] != "python":
-        return words
-    # Our stages come from this program's folder, never from a folder that happens to be called components.
-    ours = words[1:2] == ["-m"] and words[2].partition(".")[0] == "components"
-    return [sys.executable, *(["-P"] if ours else []), *words[1:]]
+    """Return a container's command for this machine: `python` becomes the running Python.
+
+    Our stages come from this program's folder, never from a folder that happens to be called components.
+    """
+    return [sys.executable, "-P", *words[1:]] if words[0] == "python" else words
 
 
 class Processes:
