@@ -102,9 +102,6 @@ def parse(
 
 def _value_or_stand_in(field: Field, step: Step, values: dict[str, Any]) -> Any:
     """Return the value for a stage, or a harmless one if it is made later, missing or wrong."""
-    wire = step.inputs.get(field.name)
-    names = step_table.names_in(wire)
-    with contextlib.suppress(ValueError):
-        if wire is not None and (not names or (wire == f"{{{names[0]}}}" and names[0] in values)):
-            return settings.parse_value(field, values[names[0]] if names else wire)
+    with contextlib.suppress(KeyError, ValueError):
+        return settings.parse_value(field, step_table.filled(step.inputs[field.name], values))
     return _PLACEHOLDER if field.required else field.default
