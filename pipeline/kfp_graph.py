@@ -92,10 +92,10 @@ def _component(step: Step, image: str, profile: Profile) -> Any:
     container: dict[str, Any] = {"image": image, "command": stages.command(step.stage), "args": arguments}
     required = {field.name: field.type for field in fields if field.required}
     required |= dict.fromkeys(executor.RUN_INPUTS, str)
-    if step.status:
-        required[step.status] = dsl.PipelineTaskFinalStatus
+    if step.row.status:
+        required[step.row.status] = dsl.PipelineTaskFinalStatus
     required |= {name: dsl.OutputPath(kind) for name, kind in step.outputs.items()}
-    required |= {name: dsl.Output[getattr(dsl, kind)] for name, kind in step.artifacts.items()}
+    required |= {name: dsl.Output[getattr(dsl, kind)] for name, kind in step.row.artifacts.items()}
     if isinstance(stage, VertexStage) and stage.machine_type:
         container = stage.launcher(step.stage, container, profile.origin)
         required[LAUNCHED] = dsl.OutputPath(str)
@@ -105,7 +105,7 @@ def _component(step: Step, image: str, profile: Profile) -> Any:
     def component(*_: Any) -> dsl.ContainerSpec:
         return dsl.ContainerSpec(**container)
 
-    component.__name__, component.__doc__ = step.stage, stages.TABLE[step.stage].description
+    component.__name__, component.__doc__ = step.stage, step.row.description
     return dsl.container_component(_with_parameters(component, parameters))
 
 

@@ -70,18 +70,13 @@ class Step:
         return [step.stage for step in STEPS if step.stage in sources or (self.always and not step.always)]
 
     @property
+    def row(self) -> stages.Stage:
+        """The row of its stage in the table of stages."""
+        return stages.TABLE[self.stage]
+
+    @property
     def outputs(self) -> dict[str, type]:
-        return {**stages.TABLE[self.stage].outputs, stages.SUMMARY: str}
-
-    @property
-    def artifacts(self) -> Mapping[str, str]:
-        """Kubeflow's type of each output artifact."""
-        return stages.TABLE[self.stage].artifacts
-
-    @property
-    def status(self) -> str:
-        """The input that gets the outcome of the other steps; empty for none."""
-        return stages.TABLE[self.stage].status
+        return {**self.row.outputs, stages.SUMMARY: str}
 
     @property
     def config(self) -> type:
@@ -225,7 +220,7 @@ def values_of(parameters: Mapping[str, Any], run: Mapping[str, str]) -> dict[str
 
 def steps(hardware: str = "cpu") -> tuple[Step, ...]:
     """Return the steps for train's hardware, a key of `TRAIN_IMAGES`, else a CPU; embed's image is for CPUs."""
-    image = {step.stage: stages.TABLE[step.stage].image for step in STEPS}
+    image = {step.stage: step.row.image for step in STEPS}
     image["train"] = container_images.TRAIN_IMAGES.get(hardware, container_images.TRAIN)
     on_cpus = {"accelerator": "cpu", "tpu": "", "replicas": 0} if image["train"] != container_images.TRAIN else {}
     wires = {step.stage: {**step.wires, **(on_cpus if step.stage == "embed" else {})} for step in STEPS}

@@ -128,7 +128,7 @@ class Run:
     def _inputs(self, step: Step) -> dict[str, Any]:
         """Return its inputs, with how the other steps ended if it gets that, as a `PipelineTaskFinalStatus` message."""
         inputs = self._values.inputs(step)
-        if not step.status:
+        if not step.row.status:
             return inputs
         others = {step.stage: self.tasks[step.stage] for step in self._steps if not step.always}
         states = [task.state for task in others.values()]
@@ -136,7 +136,7 @@ class Run:
             f"{stage}: exit code {task.exit_code}" for stage, task in others.items() if task.state == FAILED
         )
         stopped = NOT_RUN in states or INTERRUPTED in states
-        inputs[step.status] = {
+        inputs[step.row.status] = {
             "state": "FAILED" if message else "CANCELLED" if stopped else "SUCCEEDED",
             "pipelineJobResourceName": self._name,
             "pipelineTaskName": step_table.NAME,

@@ -56,7 +56,7 @@ class Values:
 def executor_input(step: Step, inputs: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the `ExecutorInput` message of a step whose outputs go into the folder."""
     artifacts = {}
-    for name, kind in step.artifacts.items():
+    for name, kind in step.row.artifacts.items():
         schema = {"schemaTitle": f"system.{kind}", "schemaVersion": "0.0.1"}
         artifacts[name] = {"artifacts": [{"name": name, "type": schema, "uri": str(folder / name), "metadata": {}}]}
     outputs = {

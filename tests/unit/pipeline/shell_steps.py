@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from components.core.settings import Field, Setting
+from components.core.stages import Stage
 from pipeline import __main__, step_table
 from pipeline.step_table import Condition
 
@@ -24,14 +25,13 @@ class Shell:
     after: tuple[str, ...] = ()  # steps whose outputs it does not need
     conditions: tuple[Condition, ...] = ()
     outputs: Mapping[str, type] = dataclasses.field(default_factory=lambda: {"out": str})
-    status: str = ""
+    row: Stage = dataclasses.field(default_factory=lambda: Stage("", "", {}))
     always: bool = False
     image: str = ""
     retries: int = 0
     first_wait: float = 0.0
     cached: ClassVar[bool] = False
     config: ClassVar[type] = dict
-    artifacts: ClassVar[dict[str, str]] = {}
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -48,7 +48,7 @@ class Shell:
 
     def command(self, executor_input: Mapping[str, Any]) -> list[str]:
         values = executor_input["inputs"]["parameterValues"]
-        texts = [json.dumps(values[name]) if name == self.status else str(values[name]) for name in values]
+        texts = [json.dumps(values[name]) if name == self.row.status else str(values[name]) for name in values]
         files = [output["outputFile"] for output in executor_input["outputs"]["parameters"].values()]
         return [*(self.words or ("sh", "-ec", self.script, "shell")), *texts, *files]
 

@@ -73,7 +73,7 @@ def test_a_package_gives_what_the_local_runner_gives(profile: str, decision: str
             holds = resolver.is_met(task)
             assert holds == (not resolved.unmet_condition(step))
             status = {key for key, source in task.inputs.items() if isinstance(source, FinalStatus)}
-            assert status == ({step.status} if step.status else set())
+            assert status == ({step.row.status} if step.row.status else set())
             inputs = {key: value for key, value in resolver.inputs(task).items() if key not in status}
             assert inputs == resolved.inputs(step)
             message = values.executor_input(step, inputs, tmp_path)

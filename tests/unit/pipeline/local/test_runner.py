@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.core import errors
+from components.core.stages import Stage
 from pipeline.local import processes
 from pipeline.local.history import History
 from pipeline.local.processes import Copy
@@ -54,7 +55,7 @@ def test_the_last_step_runs_either_way_and_failure_stops_what_depends_on_it_and_
             script='printf %s "$2" > "$1/status.json"',
             after=("shell", "skipped", "other"),
             always=True,
-            status="status",
+            row=Stage("", "", {}, status="status"),
             outputs={},
         ),
     )
