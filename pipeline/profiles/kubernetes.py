@@ -4,11 +4,11 @@ All but processor, memory and accelerator needs a second document in the package
 """
 
 import json
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from components.core.errors import ConfigError
 from components.core.stage import run_notes
 from components.train import tf_job
 from pipeline.profiles import profile_values as values
@@ -62,46 +62,41 @@ class KubernetesStage(Settings):
         """Number of replicas that train: one on each device, or on each of several workers without; 0: not given."""
         return self.workers * max(self.accelerator_count, 1) if self.workers > 1 else self.accelerator_count
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        problems = []
+    def joint_problems(self) -> Iterator[str]:
         for kind, measure in (("cpu", values.cores), ("memory", values.size)):
             request, limit = getattr(self, f"{kind}_request"), getattr(self, f"{kind}_limit")
             if request and limit and measure(request) > measure(limit):
-                problems.append(f"{kind}_request must be at most {kind}_limit, got {request} and {limit}")
+                yield f"{kind}_request must be at most {kind}_limit, got {request} and {limit}"
         if self.shared_memory:
             if not self.memory_limit:
-                problems.append("shared_memory counts against memory_limit: give that as well")
+                yield "shared_memory counts against memory_limit: give that as well"
             elif values.size(self.shared_memory) >= values.size(self.memory_limit):
-                problems.append(f"shared_memory must be less than memory_limit, got {self.shared_memory}")
+                yield f"shared_memory must be less than memory_limit, got {self.shared_memory}"
         if SHARED_MEMORY in self.volume_claims.values():
-            problems.append(f"volume_claims must not use {SHARED_MEMORY}: that is shared_memory")
+            yield f"volume_claims must not use {SHARED_MEMORY}: that is shared_memory"
         if bool(self.accelerator) != bool(self.accelerator_count):
-            problems.append("accelerator and accelerator_count must be given together")
+            yield "accelerator and accelerator_count must be given together"
         if self.replicas > (most := values.MOST_REPLICAS):
-            problems.append(f"workers and their accelerators must be at most {most} together, got {self.replicas}")
+            yield f"workers and their accelerators must be at most {most} together, got {self.replicas}"
         if self.workers > 1 and self.accelerator == TPU:
-            problems.append(f"workers must be 1 with {TPU}, the chips of one host, got {self.workers}")
-        problems += self._tpu_problems()
-        if problems:
-            raise ConfigError(*problems)
-        return self
+            yield f"workers must be 1 with {TPU}, the chips of one host, got {self.workers}"
+        yield from self._tpu_problems()
 
-    def _tpu_problems(self) -> list[str]:
+    def _tpu_problems(self) -> Iterator[str]:
         """Return why the chips are not all chips of one host, which GKE requires for a single pod."""
         generation, topology = self.node_selectors.get(TPU_ACCELERATOR), self.node_selectors.get(TPU_TOPOLOGY)
         if self.accelerator != TPU:
-            return [f"{TPU_ACCELERATOR} and {TPU_TOPOLOGY} are for accelerator {TPU}"] if generation or topology else []
-        problems, count = [], self.accelerator_count
+            if generation or topology:
+                yield f"{TPU_ACCELERATOR} and {TPU_TOPOLOGY} are for accelerator {TPU}"
+            return
         if generation not in _GENERATIONS:
             names = " or ".join(_GENERATIONS)
-            problems.append(f"node_selectors must have {TPU_ACCELERATOR}: {names}, got {generation}")
+            yield f"node_selectors must have {TPU_ACCELERATOR}: {names}, got {generation}"
         if topology not in CHIPS:
             names = " or ".join(CHIPS)
-            problems.append(f"node_selectors must have {TPU_TOPOLOGY}: {names}, the chips of one host, got {topology}")
-        elif count != (chips := CHIPS[topology]):
-            problems.append(f"accelerator_count must be {chips}, all chips of topology {topology}, got {count}")
-        return problems
+            yield f"node_selectors must have {TPU_TOPOLOGY}: {names}, the chips of one host, got {topology}"
+        elif self.accelerator_count != (chips := CHIPS[topology]):
+            yield f"accelerator_count must be {chips}, all chips of topology {topology}, got {self.accelerator_count}"
 
     def apply(self, task: "dsl.PipelineTask") -> None:
         """Give a task these settings; with several workers those are for the workers, which train starts."""

@@ -1,13 +1,12 @@
 """Types of the values in a profile, each with the expectation for messages."""
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from components.core import settings
-from components.core.errors import ConfigError
 from components.core.stage import run_notes
 from components.train.config import TrainConfig
 from pipeline.profiles.validation import Settings, Text, expected, matching
@@ -83,13 +82,11 @@ class Toleration(Settings):
     value: Text | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def joint_problems(self) -> Iterator[str]:
         if self.operator == "Exists" and self.value:
-            raise ConfigError(f"leave out value where the operator is Exists, got {self.value!r}")
+            yield f"leave out value where the operator is Exists, got {self.value!r}"
         if self.operator == "Equal" and not self.key:
-            raise ConfigError("key is required where the operator is Equal")
-        return self
+            yield "key is required where the operator is Equal"
 
 
 class Retries(Settings):

@@ -5,9 +5,10 @@ Only verbs that read such a file import this module, and pydantic with it.
 
 import re
 import types
-from typing import Annotated, Any, TypeVar, get_args
+from collections.abc import Iterable
+from typing import Annotated, Any, Self, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from components.core.errors import ConfigError
@@ -32,6 +33,16 @@ class Settings(BaseModel):
     """A mapping of settings: no other names, and no value of another type."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if problems := [*self.joint_problems()]:
+            raise ConfigError(*problems)
+        return self
+
+    def joint_problems(self) -> Iterable[str]:
+        """Return sentences about several settings together."""
+        return ()
 
 
 def expected(expectation: str, value: Any) -> ValueError:

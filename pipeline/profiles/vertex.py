@@ -4,12 +4,9 @@ A stage is a step of the pipeline, for which Vertex chooses a machine, or a cust
 """
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from pydantic import model_validator
-
-from components.core.errors import ConfigError
 from components.core.stage import run_notes
 from pipeline.profiles.kubernetes import CHIPS
 from pipeline.profiles.profile_values import RETRIES, Cpu, Devices, Memory, Retries, Seconds
@@ -51,22 +48,18 @@ class VertexStage(Settings):
         """Number of replicas that train: one on each device; 0 without devices."""
         return CHIPS[self.tpu_topology] if self.tpu_topology else self.accelerator_count
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        problems = []
+    def joint_problems(self) -> Iterator[str]:
         if bool(self.accelerator) != bool(self.accelerator_count):
-            problems.append("accelerator and accelerator_count must be given together")
+            yield "accelerator and accelerator_count must be given together"
         if self.machine_type and (self.cpu_limit or self.memory_limit):
-            problems.append("machine_type replaces cpu_limit and memory_limit: leave out one or the other")
+            yield "machine_type replaces cpu_limit and memory_limit: leave out one or the other"
         only = [] if self.machine_type else [name for name in _FOR_CUSTOM_JOBS if getattr(self, name)]
         if only:
-            problems.append(f"{', '.join(only)} must be for a custom job: name its machine_type as well")
+            yield f"{', '.join(only)} must be for a custom job: name its machine_type as well"
         if self.accelerator.startswith("TPU"):
-            problems += [f"accelerator must be a GPU, got {self.accelerator}: TPUs have machine_type and tpu_topology"]
-        problems += self._tpu_problems() if self.machine_type else []
-        if problems:
-            raise ConfigError(*problems)
-        return self
+            yield f"accelerator must be a GPU, got {self.accelerator}: TPUs have machine_type and tpu_topology"
+        if self.machine_type:
+            yield from self._tpu_problems()
 
     def _tpu_problems(self) -> list[str]:
         machine, topology = self.machine_type, _TOPOLOGIES.get(self.machine_type, "")
