@@ -19,8 +19,6 @@ from components.core.storage import location
 from pipeline.local.session import Session
 from pipeline.step_table import Step
 
-log = logging.getLogger(__name__)
-
 Copy = Callable[[IO[bytes] | None], None]  # copies the output of a stage to its log and the user
 # A stage gets this many seconds after SIGTERM to save its work.
 GRACE_SECONDS = 30.0
