@@ -15,6 +15,7 @@ from typing import Any
 
 from components.core import errors, stages
 from components.core.errors import StageError, TransientError
+from components.core.storage import atomic_files
 from pipeline.cluster import backend, refusals
 from pipeline.cluster.backend import RunStatus, Server, StageStatus, Submission
 from pipeline.cluster.kubeflow import pods
@@ -116,9 +117,7 @@ class KubeflowRuns(Server):
             terminate = self.connection.client.runs.run_service_terminate_run
             self._change(run_id, "cancel", terminate, (backend.CANCELING,))
         with contextlib.suppress(OSError):  # without the note, the run is shown as failed
-            note = _cancel_note(run_id)
-            note.parent.mkdir(parents=True, exist_ok=True)
-            note.write_text(_began(run))
+            atomic_files.write_file(_cancel_note(run_id), _began(run).encode())
 
     def retry(self, run_id: str) -> RunStatus:
         retry = self.connection.client.runs.run_service_retry_run
