@@ -23,10 +23,8 @@ def read(path: Path) -> Mapping[str, str]:
     try:
         value = atomic_files.read_json(path, "images")
         version, references, schema = value["version"], dict(value["images"]), value["schema_version"]
-    except OSError as error:
-        raise ConfigError(f"images cannot be read: {errors.describe_os_error(error)}; {remedy}") from None
-    except StageError as error:
-        raise ConfigError(f"images: {error}; {remedy}") from None
+    except (OSError, StageError) as error:
+        raise ConfigError(f"images cannot be read: {errors.line_of(error)}; {remedy}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"images {path} names no images: {error!r}; {remedy}") from None
     if schema != SCHEMA_VERSION:
