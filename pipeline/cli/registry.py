@@ -182,10 +182,9 @@ def _why(location: str, number: int) -> None:
 
 
 def _data(dataset: dict[str, Any]) -> str:
-    image, classes = dataset["image"], len(dataset["classes"])
+    image, classes = datasets.ImageShape(**dataset["image"]), len(dataset["classes"])
     splits = ", ".join(f"{dataset['splits'][name]['records']:,} {name}" for name in datasets.SPLITS)
-    shape = f"{image['height']}x{image['width']}x{image['channels']}"
-    return f"{dataset['source']['kind']}: {splits} images of {shape}" + (f" in {classes} classes" if classes else "")
+    return f"{dataset['source']['kind']}: {splits} images of {image}" + (f" in {classes} classes" if classes else "")
 
 
 def _distance(numbers: dict[str, Any]) -> str:
