@@ -104,11 +104,9 @@ class VertexStage(Settings):
 
     def _job(self, name: str, container: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
         """Return the message `CustomJob` of Vertex, as JSON; the executor input within it is escaped once."""
-        machine: dict[str, Any] = {"machine_type": self.machine_type}
-        if self.accelerator:
-            machine |= {"accelerator_type": self.accelerator, "accelerator_count": self.accelerator_count}
-        if self.tpu_topology:
-            machine["tpu_topology"] = self.tpu_topology
+        named: dict[str, Any] = {"machine_type": self.machine_type, "tpu_topology": self.tpu_topology}
+        named |= {"accelerator_type": self.accelerator, "accelerator_count": self.accelerator_count}
+        machine = {name: value for name, value in named.items() if value}
         variables = {run_notes.RETRIES: self.retries.count}
         if self.timeout:
             variables[run_notes.TIMEOUT] = self.timeout
