@@ -53,7 +53,7 @@ def run(config: PreprocessConfig) -> StageResult:
     parts = cache_key.key_parts("preprocess", config, source_fingerprint=contents.fingerprint)
     make = functools.partial(_make, config, contents)
     location, manifest, reused = made_once(config.dataset, parts, Manifest, make, whole=False)
-    if reused and location.in_bucket:
+    if reused:
         location.sweep()
     summary = f"{_listed({name: manifest.splits[name].records for name in datasets.SPLITS})} images of {manifest.image}"
     summary += f" in {len(manifest.classes)} classes" if manifest.classes else ""

@@ -50,8 +50,7 @@ def _run(parsed: argparse.Namespace) -> int:
     problems: list[str] = parsed.problems
     raw_values = config_file.read(parsed.config, step_table.PARAMETERS, problems) | parameters.flag_values(parsed)
     # History and cached results of a run in a bucket are on this machine.
-    root = Location.of(parsed.root or raw_values.get("root", _ROOT))
-    root = root if root.in_bucket else Location.of(root.path.resolve())
+    root = Location.of(parsed.root or raw_values.get("root", _ROOT)).resolved()
     raw_values["root"] = root.uri
     steps = step_table.steps(raw_values.get("accelerator", "cpu") if parsed.runner == _DOCKER else "cpu")
     options = _checked_options(parsed, root, problems)

@@ -37,8 +37,7 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
 
 def _root(parsed: argparse.Namespace) -> Location:
     cli.set_umask()
-    root = Location.of(parsed.root)
-    return root if root.in_bucket else Location.of(root.path.resolve())
+    return Location.of(parsed.root).resolved()
 
 
 def _overview(parsed: argparse.Namespace) -> Overview:
@@ -54,7 +53,7 @@ def _runs(parsed: argparse.Namespace) -> None:
         raise ConfigError("runs show needs the number of a run, such as: wgan runs show 3; nothing else takes one")
     if parsed.action == "gc":
         root = _root(parsed)
-        if not (root.in_bucket or root.path.is_dir()):
+        if not root.is_folder:
             raise DataError(f"no runs at {root}: there is no such folder; give --root")
         with atomic_files.only_one(root.own):
             _collect(root, parsed.keep, parsed.yes)

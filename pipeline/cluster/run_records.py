@@ -28,7 +28,7 @@ def with_notes(run: RunStatus) -> RunStatus:
     root = run.parameters.get("root", "")
     folder = Location.of(f"{root}/records") / run.run_id
     try:
-        if not root or not (folder.in_bucket or folder.path.is_dir()):
+        if not root or not folder.is_folder:
             return run
         notes = run_notes.read(folder)
     except (OSError, StageError) as error:

@@ -98,9 +98,8 @@ def crowned(before: Champion, version: Version) -> Champion:
 
 
 def require_there(registry: LocationLike) -> None:
-    """Raise `DataError` for a registry whose folder is missing; in a bucket there are no folders."""
-    location = Location.of(registry)
-    if not location.in_bucket and not location.path.is_dir():
+    """Raise `DataError` for a registry whose folder is missing."""
+    if not Location.of(registry).is_folder:
         raise DataError(f"no registry at {registry}: there is no such folder; give --registry, or run the pipeline")
 
 

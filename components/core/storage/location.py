@@ -95,6 +95,15 @@ class Location:
         return buckets.is_uri(self.uri)
 
     @property
+    def is_folder(self) -> bool:
+        """Whether there is such a folder; in a bucket, which has none of its own, there always is."""
+        return self.in_bucket or self.path.is_dir()
+
+    def resolved(self) -> "Location":
+        """Return this location by a full path without links, or as it is in a bucket."""
+        return self if self.in_bucket else Location.of(self.path.resolve())
+
+    @property
     def own(self) -> Path:
         """The folder for this machine's own notes on a location: itself, or a folder beside all mirrors."""
         return private("own") / self.uri.removeprefix(buckets.SCHEME) if self.in_bucket else self.path
@@ -365,8 +374,10 @@ class Location:
     def sweep(self, attempt: str = "") -> None:
         """Delete files of attempts that were not committed from the bucket; before any commit, only those of `attempt`.
 
-        A failure is logged, and the next run of the stage tries again.
+        A failure is logged, and the next run of the stage tries again. In a folder nothing is left to sweep.
         """
+        if not self.in_bucket:
+            return
         try:
             committed = self.committed()
             folder, files = committed or (self, {})
