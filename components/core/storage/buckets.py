@@ -75,17 +75,12 @@ def split(uri: str) -> tuple[str, str]:
     return bucket, name
 
 
-def create(uri: str, source: Path | bytes) -> None:
-    """Upload content, or a file that nobody writes any more; `Conflict` if there is an object with other content."""
-    replace(uri, source, 0)
-
-
-def replace(uri: str, source: Path | bytes, generation: int) -> None:
-    """Upload over the object of a generation, 0 for none; `Conflict` if it has changed and has other content now."""
+def create(uri: str, source: Path | bytes, over: int = 0) -> None:
+    """Upload content, or a finished file, over an object's generation, 0 for none; `Conflict` if another differs."""
     size, crc32c = size_and_checksum(source)
     # Given the checksum beforehand, the service refuses damaged content even in a resumed upload.
     options: dict[str, Any] = {
-        "if_generation_match": generation,
+        "if_generation_match": over,
         "timeout": REQUEST_SECONDS,
         "retry": _retry(),
         "checksum": "crc32c",
@@ -114,7 +109,7 @@ def put(uri: str, content: bytes) -> None:
         if stored and (stored.bytes, stored.crc32c) == size_and_checksum(content):
             return
         with contextlib.suppress(Conflict):
-            replace(uri, content, stored.generation if stored else 0)
+            create(uri, content, over=stored.generation if stored else 0)
             return
 
 

@@ -253,7 +253,7 @@ class Location:
             answer = buckets.read(f"{self}/{name}")
             stored_content, generation = (answer[0], answer[1].generation) if answer else (None, 0)
             if stored_content == previous:
-                buckets.replace(f"{self}/{name}", content, generation)
+                buckets.create(f"{self}/{name}", content, over=generation)
             elif stored_content != content:
                 raise Conflict(f"{self}/{name}")
             return

@@ -16,14 +16,14 @@ from tests.fakes.gcs.server import FAULTS, Server
 
 
 def test_what_was_read_is_replaced_and_nothing_else(bucket: Server) -> None:
-    buckets.replace("gs://b/x", b"1", 0)
+    buckets.create("gs://b/x", b"1")
     read = buckets.read("gs://b/x")
     assert read is not None
     assert read[0] == b"1"
-    buckets.replace("gs://b/x", b"2", read[1].generation)
+    buckets.create("gs://b/x", b"2", over=read[1].generation)
     with pytest.raises(Conflict):
-        buckets.replace("gs://b/x", b"3", read[1].generation)
-    buckets.replace("gs://b/x", b"2", read[1].generation)  # the same: a lost answer
+        buckets.create("gs://b/x", b"3", over=read[1].generation)
+    buckets.create("gs://b/x", b"2", over=read[1].generation)  # the same: a lost answer
     assert bucket.contents() == {"x": b"2"}
 
 
@@ -81,7 +81,7 @@ def script(location: str, path: Path) -> None:
     buckets.put(f"{location}/note", b"note")
     pointer = buckets.read(f"{location}/pointer")
     if pointer is None or pointer[0] == b"0":
-        buckets.replace(f"{location}/pointer", b"1", pointer[1].generation if pointer else 0)
+        buckets.create(f"{location}/pointer", b"1", over=pointer[1].generation if pointer else 0)
     buckets.download(f"{location}/large", path / "fetched")
     assert (path / "fetched").read_bytes() == large.read_bytes()
     assert buckets.read_range(f"{location}/large", 2, 5, google_crc32c.value(b"rgela")) == b"rgela"
