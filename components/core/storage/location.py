@@ -249,19 +249,15 @@ class Location:
 
         The same content that is there already stays.
         """
-        if self.in_bucket:
-            answer = buckets.read(f"{self}/{name}")
-            stored_content, generation = (answer[0], answer[1].generation) if answer else (None, 0)
-            if stored_content == previous:
-                buckets.create(f"{self}/{name}", content, over=generation)
-            elif stored_content != content:
-                raise Conflict(f"{self}/{name}")
-            return
-        with atomic_files.only_one(self.path):
-            stored_content = self.content(name)
-            if stored_content == previous:
+        with contextlib.nullcontext() if self.in_bucket else atomic_files.only_one(self.path):
+            # Before its content, which may be newer: then it is not replaced.
+            stored = buckets.stat(f"{self}/{name}") if self.in_bucket else None
+            current = self.content(name)
+            if current == previous and self.in_bucket:
+                buckets.create(f"{self}/{name}", content, over=stored.generation if stored else 0)
+            elif current == previous:
                 atomic_files.write_file(self.path / name, content)
-            elif stored_content != content:
+            elif current != content:
                 raise Conflict(f"{self}/{name}")
 
     def children(self) -> list["Location"]:
