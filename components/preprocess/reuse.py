@@ -91,7 +91,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     examples, `wanted` has the sha256 (32 bytes) of the image files of the source, or is None if they are not known yet.
     The table is written to `folder`, which every worker must see.
     """
-    kept = datasets.fetch_all(earlier, lambda name: name.endswith(MEMBERS))
+    kept = datasets.fetch_intact(earlier, lambda name: name.endswith(MEMBERS))
     path = atomic_files.make_unique(folder, "reuse-", ".sqlite")
     # Newest first, because those have most of the wanted images. Which of two copies is read does not matter.
     manifests = kept.glob(f"[!.]*/{datasets.MANIFEST}")
@@ -117,7 +117,7 @@ def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folde
     except sqlite3.OperationalError as error:  # the disk is full
         raise TransientError(f"{path} cannot be written: {error}") from None
     for name, files in itertools.groupby(map(Path, sorted(used)), key=lambda shard: shard.parent.name):
-        datasets.fetch_if_intact(f"{earlier}/{name}", {file.name for file in files}.__contains__)
+        datasets.fetch_intact(earlier, {file.name for file in files}.__contains__, name)
     return DatasetCache(str(path), tuple(shards)) if used else None
 
 

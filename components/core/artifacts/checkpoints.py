@@ -48,8 +48,7 @@ def save(checkpoints: Path, manifest: Manifest, state: Mapping[str, np.ndarray])
 
     One of the same step stays, unless it is damaged. `TrainingDiverged` if a variable is not finite.
     """
-    wrong = not_finite(state)
-    if wrong:
+    if wrong := not_finite(state):
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise TrainingDiverged(
             f"{wrong[0]}{more} is not finite at step {manifest.step}, and was not saved; start again to "

@@ -5,6 +5,7 @@ the source has no classes); `tfrecord` encodes it.
 """
 
 import dataclasses
+import itertools
 import logging
 import reprlib
 from collections.abc import Callable, Iterable
@@ -63,11 +64,8 @@ class Split:
 
     def first_shards(self, most: int) -> list[Shard]:
         """Return the shards that hold the first records, up to so many."""
-        shards: list[Shard] = []
-        for shard in self.shards:
-            if sum(earlier.records for earlier in shards) < most:
-                shards.append(shard)
-        return shards
+        starts = itertools.accumulate((shard.records for shard in self.shards), initial=0)
+        return [shard for shard, start in zip(self.shards, starts, strict=False) if start < most]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,17 +108,15 @@ def fetch(dataset: LocationLike, shards: Iterable[Shard]) -> Path:
     return location.path
 
 
-def fetch_if_intact(dataset: LocationLike, wanted: Callable[[str], bool]) -> None:
-    """Fetch the manifest and the wanted files of a dataset, or log that it is damaged in its bucket."""
-    try:
-        Location.of(dataset).fetch(MANIFEST, wanted)
-    except DataError as error:
-        log.error("passed over: %s", error)
+def fetch_intact(folder: LocationLike, wanted: Callable[[str], bool], name: str = "") -> Path:
+    """Return a folder of datasets on this machine, after fetching manifest and wanted files of one, or of all.
 
-
-def fetch_all(folder: LocationLike, wanted: Callable[[str], bool]) -> Path:
-    """Fetch, as `fetch_if_intact` does, of each dataset in a folder, and return the folder on this machine."""
+    One that is damaged in its bucket is passed over.
+    """
     location = Location.of(folder)
-    for dataset in location.children():
-        fetch_if_intact(dataset, wanted)
+    for dataset in [location / name] if name else location.children():
+        try:
+            dataset.fetch(MANIFEST, wanted)
+        except DataError as error:
+            log.error("passed over: %s", error)
     return location.path

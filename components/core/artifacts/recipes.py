@@ -50,8 +50,7 @@ def differences(previous: Recipe, now: Recipe) -> list[str]:
         changed.append("custom_embedding changed")
     same = {name: old for name, old in previous.settings.items() if _same(old, now.settings.get(name, "none"))}
     changed += cache_key.changes(previous.settings, {**now.settings, **same})
-    code = [stage for stage in stages.MAKERS if previous.code.get(stage) != now.code.get(stage)]
-    if code:
+    if code := [stage for stage in stages.MAKERS if previous.code.get(stage) != now.code.get(stage)]:
         changed.append(f"the code of {', '.join(code)} changed")
     return changed
 

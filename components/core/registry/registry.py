@@ -119,9 +119,7 @@ def begun(registry: LocationLike) -> dict[int, bool]:
 
 def versions(registry: LocationLike, champion: Champion = NOBODY) -> list[int]:
     """Return the numbers of the versions, ascending, without those that `champion` lists as removed."""
-    return [
-        number for number, is_committed in begun(registry).items() if is_committed and number not in champion.removed
-    ]
+    return [number for number, is_whole in begun(registry).items() if is_whole and number not in champion.removed]
 
 
 def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
@@ -242,8 +240,7 @@ def damage(registry: LocationLike, number: int, champion: Champion) -> list[str]
         judged = evaluations.Manifest.read(version / EVALUATION).files
         listed |= {f"{EVALUATION}/{name}": sha256 for name, sha256 in judged.items()}
         manifests = {models.MANIFEST, recipes.Recipe.FILE, f"{EVALUATION}/{evaluations.MANIFEST}"}
-        lost = [*atomic_files.changed_files(folder, listed), *_added(folder, listed.keys() | manifests)]
-        if lost:
+        if lost := [*atomic_files.changed_files(folder, listed), *_added(folder, listed.keys() | manifests)]:
             return lost
         model = read_version(registry, number, champion).model
         read_recipe(registry, number)

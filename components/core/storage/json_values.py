@@ -30,8 +30,7 @@ def typed(kind: Any, value: Any, subject: str, signed: bool = False) -> Any:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         field_types = {field.name: field.type for field in dataclasses.fields(kind)}
         values = convert(dict[str, Any], value, subject)
-        unknown = sorted(values.keys() - field_types.keys())
-        if unknown:
+        if unknown := sorted(values.keys() - field_types.keys()):
             raise ValueError(f"unknown {reprlib.repr(unknown)}")
         within = f" of {subject}" if subject else ""
         return kind(**{name: convert(field_types[name], part, f"{name}{within}") for name, part in values.items()})
