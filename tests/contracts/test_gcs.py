@@ -21,7 +21,6 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud.storage import Blob, Bucket, Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 
-from tests import servers
 from tests.fakes.gcs.server import serving
 from tests.fakes.gcs.store import crc32c
 
@@ -59,17 +58,6 @@ class Place:
 
 def client_of(url: str) -> Client:
     return Client(project="none", credentials=AnonymousCredentials(), client_options={"api_endpoint": url})
-
-
-@pytest.fixture(scope="session")
-def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    program = servers.written_in_go("fake-gcs-server", "FAKE_GCS_VERSION", "github.com/fsouza/fake-gcs-server\t")
-    port = servers.free_port()
-    address = f"127.0.0.1:{port}"
-    arguments = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory"]
-    arguments += ["-public-host", address, "-external-url", f"http://{address}", "-log-level", "error"]
-    with servers.running([program, *arguments], port, tmp_path_factory.mktemp("emulator") / "log"):
-        yield f"http://{address}"
 
 
 _NUMBERS = itertools.count()
@@ -180,20 +168,28 @@ def test_large_file_goes_in_chunks_and_obeys_preconditions(place: Place, tmp_pat
     assert (tmp_path / "again").read_bytes() == file.read_bytes()
 
 
-def test_one_of_eight_that_create_at_once_wins(place: Place) -> None:
-    start = threading.Barrier(8)
+def winner(act: Callable[[bytes], object], conflict: type[Exception]) -> bytes:
+    """Return the content of the one, of eight that write theirs at once, that meets no conflict."""
+    start, contents = threading.Barrier(8), [b"of %d" % number for number in range(8)]
 
-    def create(number: int) -> bool:
+    def wins(content: bytes) -> bool:
         start.wait()
-        try:
-            place.blob().upload_from_string(b"of %d" % number, if_generation_match=0, retry=place.retry)
-        except exceptions.PreconditionFailed:
-            return False
-        return True
+        with contextlib.suppress(conflict):
+            act(content)
+            return True
+        return False
 
     with ThreadPoolExecutor(8) as pool:
-        (winner,) = itertools.compress(range(8), pool.map(create, range(8)))
-    assert place.content() == b"of %d" % winner
+        (content,) = itertools.compress(contents, pool.map(wins, contents))
+    return content
+
+
+def test_one_of_eight_that_create_at_once_wins(place: Place) -> None:
+    def create(content: bytes) -> None:
+        place.blob().upload_from_string(content, if_generation_match=0, retry=place.retry)
+
+    first = winner(create, exceptions.PreconditionFailed)
+    assert place.content() == first
 
 
 @uploads

@@ -12,7 +12,6 @@ from components.core.artifacts import checkpoints, datasets, embeddings, evaluat
 from components.core.data import tfrecord
 from components.core.registry import registry
 from components.core.storage import atomic_files, digests
-from components.train.config import Conditioning, ResolvedConfig, TrainConfig
 
 SHAPE = datasets.ImageShape(8, 8, 1)
 CLASSES = ["dark", "light"]
@@ -79,11 +78,6 @@ def checkpoint(step: int = 1, **changes: Any) -> checkpoints.Manifest:
         "made_with": {},
     }
     return checkpoints.Manifest(step=step, **{**defaults, **changes})
-
-
-def resolved(config: TrainConfig, manifest: datasets.Manifest, conditioning: Conditioning) -> ResolvedConfig:
-    """The settings of a training in folders that do not exist."""
-    return ResolvedConfig(config, manifest, conditioning, "nowhere", Path("nowhere"))
 
 
 def embedding(**changes: Any) -> embeddings.Manifest:

@@ -23,7 +23,7 @@ from components.core.networks.gan import GRID_COLUMNS
 from components.core.stage import logs
 from components.core.storage.location import Location
 from components.train import clusters, loop, uploads
-from components.train.config import TrainConfig
+from components.train.config import ResolvedConfig, TrainConfig
 from tests import programs
 from tests.conftest import classes_seen, write_dataset
 from tests.fakes.gcs.server import Server
@@ -287,7 +287,7 @@ def test_too_little_memory_names_the_settings_to_lower(error: Exception, monkeyp
     monkeypatch.setattr(loop, "Session", fail)
     config = TrainConfig(dataset="d", checkpoints="c", accelerator="cpu", batch_size=4096, base_filters=1024)
     with pytest.raises(errors.ConfigError, match="a batch of 4096 and base_filters 1024"):
-        loop.train(artifacts.resolved(config, artifacts.dataset(), ("none", [])), Path("d"), None)
+        loop.train(ResolvedConfig(config, artifacts.dataset(), ("none", []), "c", Path("c")), Path("d"), None)
 
 
 @pytest.mark.long

@@ -21,7 +21,7 @@ from components.core.errors import ConfigError
 from components.core.networks.normalization import ExactLayerNormalization
 from components.train import labels, loop, losses
 from components.train.batches import Batches
-from components.train.config import TrainConfig, with_augmentation
+from components.train.config import ResolvedConfig, TrainConfig, with_augmentation
 from components.train.labels import conditioning_of, label_features
 from components.train.step import WganStep, network_of
 from tests import programs
@@ -104,7 +104,7 @@ def trained(row: Row, strategy: tf.distribute.Strategy) -> dict[str, np.ndarray]
     splits = dict.fromkeys(datasets.SPLITS, datasets.Split(400, [200, 200], []))
     config = with_augmentation(config_of(row), len(images))
     manifest = artifacts.dataset(image=image, splits=splits)
-    resolved = artifacts.resolved(config, manifest, conditioning_of(config, manifest))
+    resolved = ResolvedConfig(config, manifest, conditioning_of(config, manifest), "c", Path("c"))
     chosen = labels.choose(resolved, [(images, classes)])
     network = network_of(config, image, len(chosen.names), label_features(chosen.kind))
     precision = loop.common_precision(config, None, Agreement(strategy, None))

@@ -79,18 +79,6 @@ def test_it_is_made_if_it_is_not_there_and_found_if_it_is(tmp_path: Path) -> Non
     assert maker.count == 2
 
 
-def test_one_that_another_process_makes_meanwhile_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    maker = Maker(models.Manifest, str(tmp_path / "models"), tmp_path / "template")
-
-    def make_meanwhile(location: Location) -> None:
-        monkeypatch.undo()
-        maker.make(location)
-
-    monkeypatch.setattr(Location, "require_writable", make_meanwhile)
-    assert [maker.run(), maker.run()] == [False, True]
-    assert maker.count == 2  # by the other process and by this one
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_one_is_made_again(kind: type[Manifest], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     maker = Maker(kind, str(tmp_path), tmp_path / "template")

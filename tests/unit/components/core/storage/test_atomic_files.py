@@ -60,15 +60,6 @@ def test_a_full_disk_is_reported_with_the_place(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_two_that_make_the_same_folder_the_first_is_kept(tmp_path: Path) -> None:
-    with atomic_files.new_folder(tmp_path / "folder", "done") as slow:
-        (slow / "done").write_bytes(b"slow")
-        with atomic_files.new_folder(tmp_path / "folder", "done") as fast:
-            (fast / "done").write_bytes(b"fast")
-    assert (tmp_path / "folder" / "done").read_bytes() == b"fast"
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
-
-
 def test_what_a_living_process_is_filling_is_not_swept(tmp_path: Path) -> None:
     with atomic_files.new_folder(tmp_path / "folder", "done") as slow:
         (slow / "done").write_bytes(b"slow")

@@ -11,20 +11,7 @@ import pytest
 
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.storage import buckets
-from components.core.storage.buckets import Conflict
 from tests.fakes.gcs.server import FAULTS, Server
-
-
-def test_what_was_read_is_replaced_and_nothing_else(bucket: Server) -> None:
-    buckets.create("gs://b/x", b"1")
-    read = buckets.read("gs://b/x")
-    assert read is not None
-    assert read[0] == b"1"
-    buckets.create("gs://b/x", b"2", over=read[1].generation)
-    with pytest.raises(Conflict):
-        buckets.create("gs://b/x", b"3", over=read[1].generation)
-    buckets.create("gs://b/x", b"2", over=read[1].generation)  # the same: a lost answer
-    assert bucket.contents() == {"x": b"2"}
 
 
 def test_what_is_not_there(bucket: Server, tmp_path: Path) -> None:
