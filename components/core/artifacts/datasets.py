@@ -109,10 +109,7 @@ def fetch(dataset: LocationLike, shards: Iterable[Shard]) -> Path:
 
 
 def fetch_intact(folder: LocationLike, wanted: Callable[[str], bool], name: str = "") -> Path:
-    """Return a folder of datasets on this machine, after fetching manifest and wanted files of one, or of all.
-
-    One that is damaged in its bucket is passed over.
-    """
+    """Return a folder of datasets here, after fetching manifest and wanted files of one, or all; skip damaged ones."""
     location = Location.of(folder)
     for dataset in [location / name] if name else location.children():
         try:

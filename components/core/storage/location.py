@@ -96,7 +96,7 @@ class Location:
 
     @property
     def is_folder(self) -> bool:
-        """Whether there is such a folder; in a bucket, which has none of its own, there always is."""
+        """Whether this is a folder that exists here, or any in a bucket, where they exist by their files alone."""
         return self.in_bucket or self.path.is_dir()
 
     def resolved(self) -> "Location":
@@ -249,13 +249,16 @@ class Location:
 
         The same content that is there already stays.
         """
-        with contextlib.nullcontext() if self.in_bucket else atomic_files.only_one(self.path):
-            # Before its content, which may be newer: then it is not replaced.
-            stored = buckets.stat(f"{self}/{name}") if self.in_bucket else None
-            current = self.content(name)
-            if current == previous and self.in_bucket:
+        if self.in_bucket:
+            current, stored = buckets.read(f"{self}/{name}") or (None, None)
+            if current == previous:
                 buckets.create(f"{self}/{name}", content, over=stored.generation if stored else 0)
-            elif current == previous:
+            elif current != content:
+                raise Conflict(f"{self}/{name}")
+            return
+        with atomic_files.only_one(self.path):
+            current = self.content(name)
+            if current == previous:
                 atomic_files.write_file(self.path / name, content)
             elif current != content:
                 raise Conflict(f"{self}/{name}")
