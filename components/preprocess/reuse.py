@@ -148,7 +148,7 @@ def _members_in(dataset: Path, made_by: bytes, shards: list[str]) -> Iterator[tu
         return
     if manifest.source.get("kind") != source_listing.IMAGES:
         return
-    for shard in [shard for split in manifest.splits.values() for shard in split.shards]:
+    for shard in manifest.shards(*manifest.splits):
         name = Path(shard.file).with_suffix(MEMBERS).name
         try:
             content = (dataset / name).read_bytes()

@@ -183,7 +183,7 @@ def _read(config: RecordConfig) -> dict[str, Any] | None:
     file = _file(config)
     content = file.parent.content(file.name)
     with contextlib.suppress(DataError):
-        return None if content is None else atomic_files.parse_json(content, file, "record")
+        return atomic_files.parse_json(content or b"", file, "record")
     return None
 
 

@@ -143,7 +143,7 @@ def _survey_images(location: str, listing: Listing) -> Survey:
     for name in names:
         tally.add(name, *split_and_class(name))
     classes, label_of = tally.classes(location)
-    if classes and table is None:
+    if classes and table is None and Path(location).is_dir():  # in a bucket no folder is empty
         depth = 2 if split_folders else 1
         with_images = {"/".join(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
         folders = [path for path in Path(location).glob("*/" * depth) if not path.name.startswith(".")]
