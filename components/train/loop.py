@@ -135,7 +135,7 @@ class Session:
         self._metrics = MetricsWriter(written_folder, config, network)
         labeled = zip(splits, labels.by_split, strict=True)
         self._monitor = Monitor(written_folder, config, self._wgan, labels.counts, *labeled)
-        self._uploads = uploads.Uploads(self._location if workers.is_chief else None)
+        self._uploads = uploads.Uploads(self._location, sends=workers.is_chief)
         self._rollbacks, self._window_steps = Rollbacks(config), limits.window_steps(config)
         hardware = {**environment.of(strategy, precision.name), "precision_reason": precision.reason}
         recorded = {name: getattr(config, name) for name in (*_ON_RECORD, "minutes")}
@@ -244,8 +244,10 @@ class Session:
 
         Return the arrays; rollbacks are not taken from them, as they still count after one more.
         """
-        source, self.step = (self._initial, 0) if checkpoint is None else (checkpoint[0], checkpoint[1].step)
-        name = f"initial_checkpoint {self.config.initial_checkpoint}" if checkpoint is None else f"checkpoint {source}"
+        source, name, self.step = self._initial, f"initial_checkpoint {self.config.initial_checkpoint}", 0
+        if checkpoint is not None:
+            source, manifest = checkpoint
+            name, self.step = f"checkpoint {source}", manifest.step
         self._kept = self.step  # the step of the newest checkpoint
         arrays = self._at_start
         if source:

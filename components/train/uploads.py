@@ -49,11 +49,11 @@ def send_all(training: LocationLike, keep: int) -> None:
 
 
 class Uploads:
-    """Uploads the checkpoints of one training while it runs, if its folder is in a bucket; None on other workers."""
+    """Uploads the checkpoints of one training while it runs, if its folder is in a bucket and this worker `sends`."""
 
-    def __init__(self, training: LocationLike | None) -> None:
-        location = None if training is None else Location.of(training)
-        self._bucket = location if location and location.in_bucket else None
+    def __init__(self, training: LocationLike, sends: bool = True) -> None:
+        location = Location.of(training)
+        self._bucket = location if sends and location.in_bucket else None
         self._queue = queue.SimpleQueue[Callable[[], None] | None]()  # keeps saves and rollbacks in their order
         self._rollbacks = 0
         self._sent, self._sent_samples = set[int](), set[str]()
