@@ -8,7 +8,7 @@ from components.core.settings import Config, Setting, fields_of, share_problem
 from components.core.stage.hardware import exact_problem
 from components.train.config import TrainConfig
 
-_training = {field.name: field.setting for field in fields_of(TrainConfig)}
+_TRAINING = {field.name: field.setting for field in fields_of(TrainConfig)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,18 +19,18 @@ class SelfcheckConfig(Config):
     width: Annotated[int, Setting("Image width in pixels.", at_least=1, at_most=1024)] = 28
     channels: Annotated[int, Setting("Channels of an image: 1 gray, 3 RGB.", at_least=1, at_most=4)] = 1
     batch_size: Annotated[int, Setting("Images per critic update, over all replicas.", at_least=2)] = 16
-    critic_steps: Annotated[int, _training["critic_steps"]] = TrainConfig.critic_steps
-    constraint: Annotated[str, _training["constraint"]] = TrainConfig.constraint
-    penalty_weight: Annotated[float, _training["penalty_weight"]] = TrainConfig.penalty_weight
-    latent_size: Annotated[int, _training["latent_size"]] = TrainConfig.latent_size
-    base_filters: Annotated[int, _training["base_filters"]] = TrainConfig.base_filters
-    generator_normalization: Annotated[str, _training["generator_normalization"]] = TrainConfig.generator_normalization
-    conditioning: Annotated[str, _training["conditioning"]] = TrainConfig.conditioning
+    critic_steps: Annotated[int, _TRAINING["critic_steps"]] = TrainConfig.critic_steps
+    constraint: Annotated[str, _TRAINING["constraint"]] = TrainConfig.constraint
+    penalty_weight: Annotated[float, _TRAINING["penalty_weight"]] = TrainConfig.penalty_weight
+    latent_size: Annotated[int, _TRAINING["latent_size"]] = TrainConfig.latent_size
+    base_filters: Annotated[int, _TRAINING["base_filters"]] = TrainConfig.base_filters
+    generator_normalization: Annotated[str, _TRAINING["generator_normalization"]] = TrainConfig.generator_normalization
+    conditioning: Annotated[str, _TRAINING["conditioning"]] = TrainConfig.conditioning
     classes: Annotated[int, Setting("Number of classes under conditioning `class`.", at_least=1)] = 10
-    augmentation: Annotated[str, _training["augmentation"]] = TrainConfig.augmentation
-    reproducibility: Annotated[str, _training["reproducibility"]] = TrainConfig.reproducibility
-    virtual_shards: Annotated[int, _training["virtual_shards"]] = TrainConfig.virtual_shards
-    seed: Annotated[int, _training["seed"]] = TrainConfig.seed
+    augmentation: Annotated[str, _TRAINING["augmentation"]] = TrainConfig.augmentation
+    reproducibility: Annotated[str, _TRAINING["reproducibility"]] = TrainConfig.reproducibility
+    virtual_shards: Annotated[int, _TRAINING["virtual_shards"]] = TrainConfig.virtual_shards
+    seed: Annotated[int, _TRAINING["seed"]] = TrainConfig.seed
     accelerator: Annotated[str, Setting("Hardware to check.", choices=("auto", "tpu", "gpu", "cpu"))] = "auto"
     replicas: Annotated[
         int,

@@ -37,9 +37,8 @@ message_type {
 message_type { name: "Example" field { name: "features" number: 1 type: TYPE_MESSAGE type_name: ".Features" } }
 """
 # In a pool of its own, as TensorFlow's `tf.train.Example` is in the default one.
-Example: Any = message_factory.GetMessages([text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto())])[
-    "Example"
-]
+_FILE = text_format.Parse(_SCHEMA, descriptor_pb2.FileDescriptorProto())
+Example: Any = message_factory.GetMessages([_FILE])["Example"]
 
 
 class Damage(Exception):

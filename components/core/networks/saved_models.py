@@ -65,7 +65,7 @@ def canonical(saved_model: bytes) -> bytes:
 
 
 def _renaming(names: list[str]) -> Callable[[str], str]:
-    """Return a function that replaces, in a text, the number of each function by its rank; no model has none."""
+    """Return a function that replaces, in a text, the number of each function by its rank; every model has some."""
     numbered = {name: match for name in names if (match := _NUMBERED.fullmatch(name))}
     ranks = {number: rank for rank, number in enumerate(sorted({int(match[2]) for match in numbered.values()}))}
     new_names = {name: f"{match[1]}{ranks[int(match[2])]}" for name, match in numbered.items()}
