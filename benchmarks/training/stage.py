@@ -153,7 +153,7 @@ def _run_until(stage: subprocess.Popen[bytes], folder: Path, step: int, at_most:
 
 
 def _reached(folder: Path) -> int:
-    """Return the last step that the only training in a folder has logged; 0 if there is none yet."""
+    """Return the last logged step of the training in a folder, which has no other; 0 before the first."""
     rows = [row for log in folder.glob(f"*/{training_log.METRICS}") for row in training_log.read(log)]
     return int(rows[-1]["step"]) if rows else 0
 
