@@ -39,7 +39,9 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
     train = dataset_reader.load_split(files.dataset, inputs.manifest, "train")
     test = dataset_reader.load_split(files.dataset, inputs.manifest, "test")
     data = dataset_section.of(files.dataset, inputs.manifest, {"train": train, "test": test})
-    reference = scores.make_reference(feature_spaces.load(files.embedding), train[0], test[0], count, config.seed)
+    reference = scores.make_reference(
+        feature_spaces.load(files.embedding), train[0], test[0], count, config.seed, test[1]
+    )
 
     generator = candidates.averaged(files.checkpoint, inputs.checkpoint)
     model = candidates.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")

@@ -2,7 +2,7 @@
 
 A model is promoted only if every limit is significantly met, so one beyond a limit is promoted with probability LEVEL
 at most (intersection-union test; Berger, 1982). It is rejected if one limit is significantly exceeded, so there the
-chances add up: a model within some 15 limits is rejected at most 15 * LEVEL of the time (Bonferroni).
+chances add up: a model within some 16 limits is rejected at most 16 * LEVEL of the time (Bonferroni).
 """
 
 import dataclasses

@@ -27,6 +27,7 @@ _IMAGE_SCORES = {
     "class_ratio": "rarest class: its share divided by its share among real images",
     "class_coverage": "worst covered class: its coverage divided by that of all images",
     "class_accuracy": "share of samples that show the requested class",
+    "worst_class_accuracy": "worst drawn class: its accuracy divided by that of real images",
     "bin_distance": "total variation between the cluster shares of samples and real images",
     "bin_ratio": "rarest cluster: its share divided by its share among real images",
     "bin_coverage": "worst covered cluster: its coverage divided by that of all images",

@@ -13,6 +13,7 @@ class RuleLabel(NamedTuple):
 
 _LONGER = "Train longer. If the distance rose during training, lower both learning rates."
 _COPIES = "The generator copies training images. Add images, or train with --augmentation geometric."
+_CLASSES = "The generator draws other classes than those asked for. Check the labels of the images, or train longer."
 _LABELS = {
     "bad_samples": ("Valid pixels", "Samples with a NaN or infinite pixel.", "See the training's warnings below."),
     "scores": ("Complete scores", "Every score is a finite number.", "See the log of the evaluation."),
@@ -47,6 +48,16 @@ _LABELS = {
         "Worst covered class",
         "Coverage of the class that is covered worst, over that of all images.",
         "Add images of that class. With few test images of it, lower the limit.",
+    ),
+    "class_accuracy": (
+        "Right class",
+        "Share of samples that show the class asked for, over that of real images that show theirs.",
+        _CLASSES,
+    ),
+    "worst_class_accuracy": (
+        "Worst drawn class",
+        "The same for the class that is drawn worst.",
+        _CLASSES,
     ),
     "distinct_share": (
         "No duplicates",

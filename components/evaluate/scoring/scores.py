@@ -20,14 +20,14 @@ CROWDING = 3.0  # images that count as one in recall and coverage, because one s
 ENOUGH = 1000  # images; with fewer, distances are noisy (`low_n`)
 _COPIES_AMONG = 2000  # fewest samples, so that the error of their share is small beside that of the test images
 _TRAIN_AT_MOST = 100_000  # training images that are searched for copies
-_GROUP_LEAST = 10  # real images; with fewer, the coverage of a group says little
+_GROUP_LEAST = 10  # real images; with fewer, a share of a group says little
 _BINS_AT_MOST = 20
 _REAL_PER_BIN = 50
 _BRIGHTEST = 255.0  # of a pixel
 _CHUNK = 500
 _LOG_EVERY = 5000  # images
 _PAIRS = 16
-_NEARNESS, _COPY_SHARE = Quantity("copy_nearness"), Quantity("copy_share")
+_NEARNESS, _COPY_SHARE, _ACCURACY = Quantity("copy_nearness"), Quantity("copy_share"), Quantity("class_accuracy")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +62,26 @@ class Seen:
 
 
 @dataclasses.dataclass(frozen=True)
+class Recognized:
+    """How many images of each class the embedding's classifier recognizes, int64 [classes]."""
+
+    images: np.ndarray
+    right: np.ndarray
+
+    @classmethod
+    def of(cls, seen: Seen, labels: np.ndarray) -> "Recognized":
+        """Count images of these classes, int32 [n]; -1 for an image without one, which does not count."""
+        logits, is_labeled = seen.images["logits"], labels >= 0
+        right = labels[is_labeled & (logits.argmax(axis=1) == labels)]
+        return cls(*(np.bincount(counted, minlength=logits.shape[1]) for counted in (labels[is_labeled], right)))
+
+    @property
+    def share(self) -> Measured:
+        """The share that is recognized, at half the level."""
+        return intervals.share(self.right.sum() / self.images.sum(), self.images.sum(), intervals.LEVEL / 2)
+
+
+@dataclasses.dataclass(frozen=True)
 class Groups:
     """A partition of images by their features or logits, whose shares and coverage show missing kinds."""
 
@@ -88,6 +108,7 @@ class Reference:
         searched: Their indices in the dataset, ascending, int64 [m].
         drawn: Rows [n] of them that are compared with as many test images.
         seed: Decides the bins, and the halves for standard errors.
+        labels: Classes of the test images, int32 [n], -1 for none; None if samples are asked for no class.
     """
 
     def __init__(
@@ -99,6 +120,7 @@ class Reference:
         test: Seen,
         noise: Seen,
         seed: int,
+        labels: np.ndarray | None = None,
     ) -> None:
         self.embedding, self.searched, self.seed = embedding, searched, seed
         self.spaces = spaces_of(list(test.features))  # the first space first
@@ -116,6 +138,11 @@ class Reference:
         self.shares = self.groups.shares(self.members)
         self.pixels = test.pixels
         self.floor = _measure(self, train.rows(drawn))  # scores of as many training images: real against real
+        self.recognized = None
+        if labels is not None and logits is not None and (labels >= 0).any():
+            self.recognized = Recognized.of(test, labels)
+            accuracy = Measured(self.recognized.share.value)
+            self.floor = dataclasses.replace(self.floor, values={**self.floor.values, _ACCURACY: accuracy})
         self.noise = _measure(self, noise, self.floor)  # of as many images of uniform noise
         self.no_scores = Scores(dict.fromkeys(self.floor.values, MISSING))  # all but `class_accuracy`, as missing
 
@@ -132,18 +159,25 @@ def image_count(sample_count: int, train: int, test: int) -> int:
 
 
 def make_reference(
-    embedding: feature_spaces.FeatureSpaces, train: np.ndarray, test: np.ndarray, count: int, seed: int
+    embedding: feature_spaces.FeatureSpaces,
+    train: np.ndarray,
+    test: np.ndarray,
+    count: int,
+    seed: int,
+    labels: np.ndarray | None = None,
 ) -> Reference:
     """Embed real images, uint8 [n, height, width, channels], and noise, and measure them against real ones.
 
     There are `count` images of each kind, as of `image_count`; `seed` decides which, their order, and the noise.
+    `labels` are the classes of the test images, int32 [n], with which those of samples are compared.
     """
 
     def chunks(rows: np.ndarray) -> Iterator[np.ndarray]:
         return (rows[at : at + _CHUNK] for at in range(0, len(rows), _CHUNK))
 
     random = np.random.default_rng(seed)
-    chosen, test = random.permutation(len(train)), test[random.permutation(len(test))[:count]]
+    chosen, held_out = random.permutation(len(train)), random.permutation(len(test))[:count]
+    test, labels = test[held_out], None if labels is None else labels[held_out]
     searched = np.sort(chosen[:_TRAIN_AT_MOST])
     noise = random.integers(0, 256, (count, *test.shape[1:]), np.uint8)
     seen_train = see(embedding, (train[part] for part in chunks(searched)), "training images")
@@ -152,7 +186,7 @@ def make_reference(
     if not (seen_train.finite and seen_test.finite):
         raise DataError("the embedding gives numbers that are not finite for real images; make another")
     seen_noise = see(embedding, chunks(noise), "images of noise")
-    return Reference(embedding, seen_train, searched, drawn, seen_test, seen_noise, seed)
+    return Reference(embedding, seen_train, searched, drawn, seen_test, seen_noise, seed, labels)
 
 
 def fit_bins(features: np.ndarray, seed: int) -> Groups:
@@ -177,7 +211,7 @@ def score(reference: Reference, seen: Seen, labels: np.ndarray | None = None) ->
     scores = _measure(reference, seen, reference.floor)
     values = dict(scores.values)
     if labels is not None and "logits" in seen.images:
-        values[Quantity("class_accuracy")] = Measured(float(np.mean(seen.images["logits"].argmax(axis=1) == labels)))
+        values |= accuracies(Recognized.of(seen, labels), reference.recognized)
     among = seen.features[reference.spaces[0].name][: max(reference.count, _COPIES_AMONG)]
     distances, originals = neighbors.nearest(among, reference.train)
     values[_NEARNESS] = intervals.chance_of_less(distances, reference.held_out)
@@ -249,10 +283,29 @@ def _measure(real: Reference, seen: Seen, floor: Scores | None = None) -> Scores
     return Scores(values, blocks, overlaps[first], shares, count)
 
 
+def accuracies(asked: Recognized, real: Recognized | None) -> dict[Quantity, Measured]:
+    """Return the share of samples that show the class asked for, also over that of real images: of all, and the worst.
+
+    A class of which the classifier recognizes no real image is not judged.
+    """
+    values = {_ACCURACY: Measured(asked.share.value)}
+    if real is not None:
+        judged = (asked.images > 0) & (real.right > 0) & _is_large(real.images)
+        (ours, n), (theirs, m) = ((one.right[judged] / one.images[judged], one.images[judged]) for one in (asked, real))
+        values[dataclasses.replace(_ACCURACY, against=REAL)] = intervals.ratio(asked.share, real.share)
+        values[Quantity("worst_class_accuracy")] = intervals.smallest_ratio(ours, n, theirs, m) if len(n) else MISSING
+    return values
+
+
+def _is_large(counts: np.ndarray) -> np.ndarray:
+    """Return which groups of real images say something; if all are small, the largest ones."""
+    return counts >= min(_GROUP_LEAST, counts.max())
+
+
 def _smallest_coverage(covered: np.ndarray, members: np.ndarray) -> Measured:
     """Return the smallest coverage of a group over that of all; 0 if nothing is covered."""
     counts, covered_counts = np.bincount(members), np.bincount(members, covered)
-    is_large = counts >= min(_GROUP_LEAST, counts.max())  # if all groups are small, the largest ones
+    is_large = _is_large(counts)
     shares, overall = covered_counts[is_large] / counts[is_large], covered.mean()
     if not overall:
         return Measured(0.0, 0.0, 1.0)

@@ -14,6 +14,7 @@ from tests.stages.evaluate.conftest import DOCUMENT
 
 FIRST, UNTRAINED = SPACES = spaces_of(["classifier", "untrained"])
 BAD, CLASS_DISTANCE, CLASS_RATIO = Quantity("bad_samples"), Quantity("class_distance"), Quantity("class_ratio")
+ACCURACY = Quantity("class_accuracy")
 # The quantities with limits: a good interval, and values and half widths of others that are wholly beyond the limit.
 LIMITED = {
     Quantity("pixel_mean_ratio"): (around(1.1, 0.1), [(2.2, 0.1), (0.4, 0.05)]),
@@ -25,16 +26,18 @@ LIMITED = {
     CLASS_DISTANCE: (around(0.05, 0.04), [(0.2, 0.05)]),
     CLASS_RATIO: (around(0.8, 0.1), [(0.4, 0.05)]),
     Quantity("class_coverage"): (around(0.8, 0.1), [(0.3, 0.05)]),
+    Quantity("class_accuracy", None, REAL): (around(1.0, 0.01), [(0.7, 0.05)]),
+    Quantity("worst_class_accuracy"): (around(0.9, 0.1), [(0.3, 0.1)]),
     Quantity("distinct_share"): (around(1.0, 0.0), [(0.99, 0.005)]),
     Quantity("copy_share"): (around(0.01, 0.005), [(0.07, 0.01)]),
     Quantity("copy_nearness"): (around(0.4, 0.1), [(0.7, 0.1)]),
 }
-GOOD = {quantity: good for quantity, (good, _) in LIMITED.items()}
+GOOD = {ACCURACY: Measured(0.9), **{quantity: good for quantity, (good, _) in LIMITED.items()}}
 CONFIG = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="-")
 LIMITS = [field.name for field in dataclasses.fields(EvaluateConfig) if field.name.endswith("_limit")]
 BLOCKS = {FIRST: [0.010, 0.012, 0.011, 0.009, 0.011], UNTRAINED: [0.020, 0.021, 0.019, 0.022, 0.020]}
 ERRORS = {Quantity("kcd_error", space): Measured(1e-4) for space in SPACES}
-REAL_SCORES = Scores({**ERRORS, CLASS_DISTANCE: around(0.0, 0.1)}, BLOCKS)
+REAL_SCORES = Scores({**ERRORS, CLASS_DISTANCE: around(0.0, 0.1), ACCURACY: Measured(0.9)}, BLOCKS)
 DIFFERENCES = {
     Quantity("recall", FIRST, CHAMPION): (around(0.0, 0.03), -0.2),
     Quantity("coverage", FIRST, CHAMPION): (around(0.0, 0.03), -0.2),
@@ -88,7 +91,7 @@ def test_rules_have_names_of_files_and_words_of_their_own() -> None:
 def test_the_first_good_model_is_promoted() -> None:
     result = _judge()
     assert (result.verdict, _outcomes(result)) == (PROMOTE, {})
-    assert [rule.quantity for rule in result.rules] == [BAD, Quantity("scores"), *GOOD]
+    assert [rule.quantity for rule in result.rules] == [BAD, Quantity("scores"), *LIMITED]
     rule = result.rules[4].to_json()
     assert (rule.pop("low"), rule.pop("high")) == pytest.approx((0.01, 0.03))
     assert rule == {"rule": "fcd_corrected", "value": 0.02, "limit": "at most 0.055", "outcome": PASSED}
@@ -159,7 +162,9 @@ def test_limits_on_classes_are_left_out_if_real_images_have_none() -> None:
     without = {quantity: MISSING for quantity in GOOD if "class" in quantity.score}
     for champion in (None, RIVAL):
         result = _judge(without, champion, real=Scores(ERRORS, BLOCKS))
-        assert not [rule for rule in result.rules if rule.quantity.score.startswith("class")]
+        assert not [rule for rule in result.rules if "class" in rule.quantity.score]
+    unasked = {quantity: score for quantity, score in GOOD.items() if "accuracy" not in quantity.score}
+    assert judge(Scores({BAD: around(0, 0.0), **unasked}), REAL_SCORES, None, CONFIG).verdict == PROMOTE
 
 
 @pytest.mark.parametrize(("better", "other"), [(FIRST, UNTRAINED), (UNTRAINED, FIRST)])

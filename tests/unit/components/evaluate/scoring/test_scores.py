@@ -11,7 +11,7 @@ from components.core.artifacts import datasets
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces
-from components.core.metrics.quantities import Quantity, Scores
+from components.core.metrics.quantities import REAL, Quantity, Scores
 from components.core.networks import gan
 from components.evaluate.scoring import candidates, scores
 from tests.stages.evaluate import conftest
@@ -125,29 +125,41 @@ def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
         scores.make_reference(spaces, splits["train"], splits["test"], COUNT, seed=0)
 
 
-def test_the_classes_asked_for_are_those_that_the_classifier_should_see(
-    reference: scores.Reference, dataset: str
-) -> None:
-    """A generator that draws real images of the requested classes, and one that draws the next class."""
-    manifest = datasets.Manifest.of(dataset)
-    images, labels = dataset_reader.load_split(Path(dataset), manifest, "train")
+def test_the_classes_asked_for_are_those_that_the_classifier_should_see(embedding: Path, dataset: str) -> None:
+    """A generator that draws real images of the classes asked for, or of others for some of them."""
+    manifest, folder = datasets.Manifest.of(dataset), Path(dataset)
+    (images, labels), (test, test_labels) = (
+        dataset_reader.load_split(folder, manifest, name) for name in ("train", "test")
+    )
+    hidden = np.where(np.arange(len(test)) < 30, datasets.NO_LABEL, test_labels).astype(np.int32)
+    spaces = feature_spaces.load(embedding)
+    reference = scores.make_reference(spaces, images[:900], test, COUNT, 0, hidden)
+    assert named(reference.floor)["class_accuracy"] == 1
 
-    def drawing(shift: int) -> candidates.Generator:
+    def drawing(classes: list[int]) -> candidates.Generator:
         def draw(_: tf.Tensor, asked: tf.Tensor | None) -> tf.Tensor:
             assert asked is not None
-            chosen = [np.flatnonzero(labels == (label + shift) % 3)[0] for label in asked.numpy()]
+            chosen = [np.flatnonzero(labels == classes[label])[0] for label in asked.numpy()]
             return gan.to_unit_range(tf.constant(images[chosen]))
 
         return candidates.Generator(images=draw, latent_size=4, classes=manifest.classes, class_counts=[60, 30, 10])
 
-    for shift, expected in ((0, 1.0), (1, 0.0)):
-        generator = drawing(shift)
+    for classes, expected, worst in (([0, 1, 2], 1, 1), ([1, 2, 0], 0, 0), ([0, 2, 1], 0.6, 0)):
+        generator = drawing(classes)
         asked = candidates.draw_labels(generator, 2000, 0)
         assert asked is not None
         assert np.bincount(asked) / 2000 == pytest.approx([0.6, 0.3, 0.1], abs=0.04)
         drawn = np.concatenate([batch for batch, _ in candidates.draw(generator, manifest.image, 2000, 0)])
         result = _score(reference, drawn, asked.numpy())
-        assert named(result)["class_accuracy"] == expected
+        assert named(result)["class_accuracy"] == pytest.approx(expected, abs=0.04)
+        against, least = (
+            result.values[quantity]
+            for quantity in (Quantity("class_accuracy", None, REAL), Quantity("worst_class_accuracy"))
+        )
+        assert (against.value, least.value) == (pytest.approx(expected, abs=0.04), worst)
+        assert against.low < expected + 0.04
+        assert against.high > expected - 0.04
+        assert least.low <= worst <= least.high
 
 
 def test_bins_find_what_lies_together_and_what_is_missing() -> None:
