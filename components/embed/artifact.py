@@ -15,6 +15,7 @@ import tensorflow as tf
 from components.core import settings
 from components.core.artifacts import datasets, embeddings
 from components.core.data import dataset_reader
+from components.core.data.data_order import examples_at
 from components.core.distributed.cluster import Cluster
 from components.core.distributed.coordination import Agreement
 from components.core.distributed.strategies import choose_strategy, kind_of, threads
@@ -23,7 +24,7 @@ from components.core.metrics import feature_spaces, whitening
 from components.core.networks import gan, saved_models
 from components.core.stage import provenance
 from components.core.storage import atomic_files
-from components.embed import certificate, classifier
+from components.embed import certificate, classifier, faults
 from components.embed.config import EmbedConfig
 from components.embed.custom import CustomNetwork
 
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 _FIT_AT_MOST = 20_000  # training images that the whitenings are fitted on
 _ROWS_PER_COMPONENT = 10  # a covariance of fewer rows for each dimension is unreliable
 _BATCH = 512
+_FAULT_STEPS = 800  # updates; after 300, distances of small faults are half as large (Fashion-MNIST)
 _CHANCE_LEVEL = 0.01  # significance of being better than chance
 
 
@@ -54,14 +56,23 @@ def make_embedding(
         identity = {"dataset": manifest.digest, "custom_embedding": config.custom_embedding_digest}
         workers.require_same({**settings.values_in_key(config), **identity}, 0)
         images, labels = dataset_reader.load_split(dataset, manifest, "train")
+        order = functools.partial(examples_at, count=len(images), seed=config.seed)
         custom = CustomNetwork(config, custom_embedding, images) if custom_embedding else None
         networks = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
         if classes > 1:
             log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
             steps = config.classifier_epochs * max(1, len(images) // config.classifier_batch_size)
             step = classifier.ClassifierStep(config, image, classes, steps, strategy)
-            step.train(images, labels, workers)
+            step.train(lambda first, count: (images[chosen := order(first, count)], labels[chosen]), workers)
             networks = {embeddings.CLASSIFIER: step.model, **networks}
+        log.info("embed: training a classifier of %d faults, planted in these images", len(faults.KINDS) - 1)
+        other = dataclasses.replace(config, seed=config.seed + 2)
+        step = classifier.ClassifierStep(other, image, len(faults.KINDS), _FAULT_STEPS, strategy)
+        step.train(
+            lambda first, count: faults.plant(images[order(first, count)], np.random.default_rng([config.seed, first])),
+            workers,
+        )
+        networks[embeddings.FAULTS] = step.model
         if not workers.is_chief:
             workers.wait()
             return
@@ -107,14 +118,17 @@ def make_embedding(
 
 
 class _Embedding(tf.Module):
-    """The saved function, from pixels to features and the classifier's logits; a custom network replaces its space."""
+    """The saved function, from pixels to features, the classifier's logits, and how unlikely it is that an image has no
+    fault; a custom network replaces the classifier's space.
+    """
 
     def __init__(
         self, networks: dict[str, keras.Model], custom: CustomNetwork | None, image: datasets.ImageShape
     ) -> None:
         super().__init__(name="embedding")
-        self.spaces = list(networks) if custom is None else [custom.name, embeddings.UNTRAINED]
+        self.spaces = [name for name in networks if custom is None or name != embeddings.CLASSIFIER]
         if custom:
+            self.spaces.insert(0, custom.name)
             self.custom_variables = custom.variables
         variables = saved_models.plain_variables
         self.weights = {name: variables(network.trainable_variables) for name, network in networks.items()}
@@ -131,11 +145,15 @@ class _Embedding(tf.Module):
                     outputs[name] = features
                 if name == embeddings.CLASSIFIER:
                     outputs["logits"] = logits
+                if name == embeddings.FAULTS:
+                    outputs["faultiness"] = -tf.nn.log_softmax(logits)[:, 0]
             if custom:
                 outputs[custom.name] = custom.features(images)
             return outputs
 
         self.embed = tf.function(embed, input_signature=[spec])
+        first = self.spaces[0]  # alone, as many training images are searched for copies: the rest is pruned
+        self.embed_first = tf.function(lambda images: {first: embed(images)[first]}, input_signature=[spec])
 
     def features_of(
         self, images: np.ndarray, whitenings: Mapping[str, whitening.Whitening] | None = None

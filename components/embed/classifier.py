@@ -1,4 +1,4 @@
-"""The classifier whose features are the embedding: that of TensorFlow's custom-training tutorial, brought up to date.
+"""The classifiers whose features are the embedding: that of TensorFlow's custom-training tutorial, brought up to date.
 
 Convolutions and pooling, then dense layers of features and of logits; batch normalization is new. Features are taken
 before the activation, so that none of them is dead. It is trained by the same exact distributed update as the GAN.
@@ -7,13 +7,13 @@ before the activation, so that none of them is dead. It is trained by the same e
 import logging
 import math
 import time
+from collections.abc import Callable
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.data.data_order import examples_at
 from components.core.distributed.adam import Adam
 from components.core.distributed.blocks import compiled, run_update
 from components.core.distributed.coordination import Agreement
@@ -55,8 +55,12 @@ def build_classifier(image: ImageShape, classes: int, seed: int) -> keras.Model:
     return keras.Model(images, [features, logits], name="classifier")
 
 
+# From the number of the first and of all images, to images uint8 [n, height, width, channels] and labels int32 [n].
+Examples = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
+
+
 class ClassifierStep:
-    """The classifier, its optimizer, and the update that trains it on any number of replicas.
+    """A classifier, its optimizer, and the update that trains it on any number of replicas.
 
     There are `total_steps` updates, over which the learning rate falls to 0 by a half cosine.
     """
@@ -103,17 +107,15 @@ class ClassifierStep:
         rate_factor = 0.5 * (1.0 + tf.cos(math.pi * done))
         return apply_update(terms, self._variables, self._adam, BatchPartition(self._batch_size), rate_factor)
 
-    def train(self, images: np.ndarray, labels: np.ndarray, workers: Agreement) -> None:
-        """Make every update, on images uint8 [n, height, width, channels] and their labels int32 [n]."""
-        batch, total, epochs = self._batch_size, self._total_steps, self._config.classifier_epochs
+    def train(self, examples: Examples, workers: Agreement) -> None:
+        """Make every update."""
+        batch, total = self._batch_size, self._total_steps
         step, logged = 0, time.monotonic()
         with deferred() as stop:
             while step < total:
                 steps = min(_BLOCK_STEPS, total - step)
-                chosen = examples_at(step * batch, steps * batch, len(images), self._config.seed)
-                means = self.run_block(
-                    images[chosen].reshape(steps, batch, *images.shape[1:]), labels[chosen].reshape(steps, batch)
-                )
+                images, labels = examples(step * batch, steps * batch)
+                means = self.run_block(images.reshape(steps, batch, *images.shape[1:]), labels.reshape(steps, batch))
                 step += steps
                 if means["finite"] < 1:
                     raise TrainingDiverged(
@@ -122,9 +124,9 @@ class ClassifierStep:
                     )
                 if workers.is_chief and (time.monotonic() - logged > _LOG_SECONDS or step == total):
                     logged = time.monotonic()
-                    epoch, loss, accuracy = step / (total // epochs), means["loss"], means["accuracy"]
-                    text = "embed: epoch %.1f of %d  loss %.4f  accuracy %.4f"
-                    log.info(text, epoch, epochs, loss, accuracy, extra=logs.work("step", step, total, images=batch))
+                    loss, accuracy = means["loss"], means["accuracy"]
+                    text = "embed: step %d of %d  loss %.4f  accuracy %.4f"
+                    log.info(text, step, total, loss, accuracy, extra=logs.work("step", step, total, images=batch))
                 stop.signal = workers.largest(stop.signal)
                 if stop:
                     stop.leave()

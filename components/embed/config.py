@@ -15,7 +15,7 @@ _folder = functools.partial(Setting, in_key=False)
 _digest = functools.partial(Setting, digest=True)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 # Reserved: the other spaces, the artifact's name for classes, and prefixes of image scores.
-_TAKEN = ("classifier", "untrained", "logits", "class", "bin")
+_TAKEN = ("classifier", "untrained", "faults", "logits", "faultiness", "class", "bin")
 
 
 @dataclass(frozen=True, kw_only=True)

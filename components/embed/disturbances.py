@@ -8,6 +8,8 @@ import scipy.ndimage
 _NOISE = (0.02, 0.05, 0.1, 0.2, 0.4)  # standard deviations; pixels range over 2, as the networks see them
 _BLUR = (0.5, 0.75, 1.0, 1.5, 2.5)  # standard deviations in pixels
 _SHIFT = (1, 2, 4)  # pixels to the right
+_HOLE = (1 / 7, 1 / 4, 2 / 5)  # of the sides, at any place
+_CHECKERBOARD = (3, 6, 12)  # levels of 255 that every other pixel is brighter
 _GARBAGE = (0.05, 0.2, 0.5)  # share of images that are uniform noise
 _DROPPED = (1, 2, 5, 9)  # of ten classes
 _REPEATED = (5, 25, 100, 500)  # copies of each image
@@ -31,6 +33,11 @@ def disturbances(
         if strength < base.shape[2]:
             edge = np.repeat(base[:, :, :1], strength, axis=2)
             yield "shift", strength, np.concatenate([edge, base[:, :, :-strength]], axis=2)
+    for strength in _HOLE:
+        yield "hole", strength, _with_holes(base, strength, random)
+    for strength in _CHECKERBOARD:
+        odd = np.indices(base.shape[1:3]).sum(axis=0)[:, :, None] % 2
+        yield "checkerboard", strength, np.clip(base + strength * odd, 0, 255).astype(np.uint8)
     for strength in _GARBAGE:
         replaced, count = base.copy(), round(strength * len(base))
         replaced[:count] = random.integers(0, 256, (count, *base.shape[1:]), np.uint8)
@@ -49,3 +56,16 @@ def disturbances(
             yield "dropped classes", dropped, pool[random.choice(kept, len(base), replace=len(kept) < len(base))]
     weights = np.where(pool_labels == order[0], 0.1, 1.0)
     yield "rare class", 0.1, pool[random.choice(len(pool), len(base), replace=True, p=weights / weights.sum())]
+
+
+def _with_holes(images: np.ndarray, share: float, random: np.random.Generator) -> np.ndarray:
+    """Return images with a black rectangle each, whose sides are this share of theirs."""
+    holes = images.copy()
+    height, width = (max(2, round(share * side)) for side in images.shape[1:3])
+    tops, lefts = (
+        random.integers(0, side - size + 1, len(images))
+        for side, size in zip(images.shape[1:3], (height, width), strict=True)
+    )
+    for image, top, left in zip(holes, tops, lefts, strict=True):
+        image[top : top + height, left : left + width] = 0
+    return holes

@@ -47,6 +47,27 @@ class EvaluateConfig(Config):
     class_coverage_limit: Annotated[
         float, _fraction("Smallest coverage of any class, divided by that of all images.")
     ] = 0.4
+    class_accuracy_limit: Annotated[
+        float, _fraction("Smallest share of samples that show the class asked for, divided by that of real images.")
+    ] = 0.8
+    worst_class_accuracy_limit: Annotated[float, _fraction("The same of any class.")] = 0.5
+    pixel_limit: Annotated[
+        float,
+        Setting(
+            "Largest shift of brightness, a color or saturation from test images, in standard deviations of their "
+            "pixels, and largest relative difference in contrast.",
+            at_least=0.0,
+        ),
+    ] = 0.1
+    faulty_share_limit: Annotated[
+        float, _share("Largest share of samples that seem as faulty as the worst 1% of test images.")
+    ] = 0.03
+    outlier_share_limit: Annotated[
+        float, _share("Largest share of samples as far from training images as the furthest 0.05% of test images.")
+    ] = 0.01
+    repeat_share_limit: Annotated[
+        float, _share("Largest share of samples as near to another one as the nearest 1% of test images.")
+    ] = 0.1
     distinct_share_limit: Annotated[float, _fraction("Smallest share of distinct samples.")] = 0.999
     copy_share_limit: Annotated[
         float, _share("Largest share of samples as near to a training image as the nearest 1% of test images.")

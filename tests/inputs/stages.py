@@ -94,7 +94,7 @@ def make_evaluation(
     return folder
 
 
-def make_embedding(folder: Path, dataset: str) -> Path:
+def make_embedding(folder: Path, dataset: str, has_classifier: bool = True) -> Path:
     """Write an embedding whose features are fixed projections of the pixels and whose classes are the true ones."""
     import tensorflow as tf
 
@@ -107,7 +107,9 @@ def make_embedding(folder: Path, dataset: str) -> Path:
 
     manifest = datasets.Manifest.of(dataset)
     image = manifest.image
-    spaces = [embeddings.CLASSIFIER, embeddings.UNTRAINED] if manifest.classes else [embeddings.UNTRAINED]
+    spaces = [embeddings.UNTRAINED, embeddings.FAULTS]
+    if manifest.classes and has_classifier:
+        spaces.insert(0, embeddings.CLASSIFIER)
 
     class Projection(tf.Module):
         def __init__(self) -> None:
@@ -116,7 +118,11 @@ def make_embedding(folder: Path, dataset: str) -> Path:
             random = np.random.default_rng(0)
             self.weights = {name: tf.Variable(random.normal(size=(pixels, 24)).astype(np.float32)) for name in spaces}
             shape = [None, image.height, image.width, image.channels]
-            self.embed = tf.function(self.project, input_signature=[tf.TensorSpec(shape, tf.uint8)])
+            spec = tf.TensorSpec(shape, tf.uint8)
+            self.embed = tf.function(self.project, input_signature=[spec])
+            self.embed_first = tf.function(
+                lambda images: {spaces[0]: self.project(images)[spaces[0]]}, input_signature=[spec]
+            )
 
         def project(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
             scaled = tf.cast(images, tf.float32) / 127.5 - 1.0
@@ -125,7 +131,10 @@ def make_embedding(folder: Path, dataset: str) -> Path:
             others = max(0, len(manifest.classes) - len(CLASSES))
             logits = tf.pad(logits, [[0, 0], [0, others]], constant_values=-9.0)
             rows = tf.reshape(scaled, [len(images), -1])
-            return {"logits": logits} | {name: rows @ weight for name, weight in self.weights.items()}
+            rough = tf.reduce_mean(tf.abs(scaled[:, 1:] - scaled[:, :-1]), axis=[1, 2, 3])
+            return {"logits": logits, "faultiness": rough} | {
+                name: rows @ weight for name, weight in self.weights.items()
+            }
 
     projection = Projection()
     saved_models.save(projection, folder / embeddings.MODEL_FOLDER)

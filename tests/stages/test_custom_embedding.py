@@ -91,12 +91,11 @@ def two_checkpoints(root: Path, dataset: str) -> list[Path]:
 
 def test_its_space_is_the_first_and_the_classifier_tells_the_classes(embedding: Path, dataset: str) -> None:
     loaded = feature_spaces.load(embedding)
-    assert [space.name for space in loaded.manifest.spaces] == ["mine", "untrained"]
+    assert [space.name for space in loaded.manifest.spaces] == ["mine", "untrained", "faults"]
     assert loaded.manifest.spaces[0].feature_size == FEATURES
     images = dataset_reader.load_split(Path(dataset), datasets.Manifest.of(dataset), "train")[0]
-    features, logits = loaded.embed(images)
-    assert logits is not None
-    assert logits.shape == (700, 3)
+    features, outputs = loaded.embed(images)
+    assert outputs["logits"].shape == (700, 3)
     # Both are white, so that inner products do not depend on the choice of axes.
     expected = fit_whitening(in_numpy(images), 40)(in_numpy(images))
     np.testing.assert_allclose(features["mine"] @ features["mine"].T, expected @ expected.T, rtol=0, atol=0.02)

@@ -47,15 +47,14 @@ def test_it_has_the_accuracy_that_it_states_and_white_features_of_each_image_alo
 ) -> None:
     loaded = feature_spaces.load(embedding)
     images, labels = dataset_reader.load_split(tiny_dataset, datasets.Manifest.of(str(tiny_dataset)), "test")
-    features, logits = loaded.embed(images)
+    features, outputs = loaded.embed(images)
     assert {name: values.shape for name, values in features.items()} == {
         space.name: (120, space.components) for space in loaded.manifest.spaces
     }
-    assert [space.name for space in loaded.manifest.spaces] == ["classifier", "untrained"]
+    assert [space.name for space in loaded.manifest.spaces] == ["classifier", "untrained", "faults"]
     assert all(space.feature_size == 64 and space.components == 12 for space in loaded.manifest.spaces)
     assert loaded.manifest.certificate == {"outcome": "too few images", "images": 60, "checks": []}
-    assert logits is not None
-    assert np.mean(logits.argmax(axis=1) == labels) == loaded.manifest.test_accuracy
+    assert np.mean(outputs["logits"].argmax(axis=1) == labels) == loaded.manifest.test_accuracy
     assert (loaded.manifest.test_accuracy or 0) > 0.9
     train, _ = dataset_reader.load_split(tiny_dataset, datasets.Manifest.of(str(tiny_dataset)), "train")
     alone, train_features = (loaded.embed(pixels)[0] for pixels in (images[7:8], train))
@@ -74,11 +73,11 @@ def test_a_complete_one_in_a_bucket_fetches_no_images(embedding: Path, tiny_data
 
 def test_data_without_classes_gets_an_untrained_network(unlabeled_dataset: Path, tmp_path: Path) -> None:
     loaded = embed(unlabeled_dataset, tmp_path / "e")
-    assert [space.name for space in loaded.manifest.spaces] == ["untrained"]
+    assert [space.name for space in loaded.manifest.spaces] == ["untrained", "faults"]
     assert loaded.manifest.test_accuracy is None
-    features, logits = loaded.embed(np.zeros((2, 9, 16, 3), np.uint8))
+    features, outputs = loaded.embed(np.zeros((2, 9, 16, 3), np.uint8))
     assert features["untrained"].shape == (2, loaded.manifest.spaces[0].components)
-    assert logits is None
+    assert outputs.keys() == {"faultiness"}
 
 
 def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Path, tmp_path: Path) -> None:
@@ -93,10 +92,10 @@ def test_a_classifier_that_is_no_better_than_chance_is_dropped(tiny_dataset: Pat
         splits[name] = dataclasses.replace(split, shards=[shard])
     dataclasses.replace(manifest, splits=splits).write(dataset)
     loaded = embed(dataset, tmp_path / "e", classifier_epochs=1)
-    assert [space.name for space in loaded.manifest.spaces] == ["untrained"]
+    assert [space.name for space in loaded.manifest.spaces] == ["untrained", "faults"]
     assert loaded.manifest.class_count == 0
     assert (loaded.manifest.test_accuracy or 1) < 0.6
-    assert loaded.embed(np.zeros((2, 12, 10, 1), np.uint8))[1] is None
+    assert loaded.embed(np.zeros((2, 12, 10, 1), np.uint8))[1].keys() == {"faultiness"}
 
 
 def test_two_workers_make_the_embedding_that_one_makes(embedding: Path, tiny_dataset: Path, tmp_path: Path) -> None:
@@ -106,13 +105,12 @@ def test_two_workers_make_the_embedding_that_one_makes(embedding: Path, tiny_dat
     assert [process.returncode for process in processes] == [0, 0], (tmp_path / "said" / "err0").read_text()
     outputs = [(tmp_path / "said" / f"out{index}").read_text() for index in range(2)]
     assert outputs[0] == outputs[1] != ""
-    assert "embed: epoch" not in (tmp_path / "said" / "err1").read_text()
+    assert "embed: step" not in (tmp_path / "said" / "err1").read_text()
     images, _ = dataset_reader.load_split(tiny_dataset, datasets.Manifest.of(str(tiny_dataset)), "test")
     together = embedding_in(tmp_path / "together").path
     one, two = (feature_spaces.load(folder).embed(images)[1] for folder in (embedding, together))
-    assert one is not None
-    assert two is not None
-    assert np.linalg.norm(one - two) <= 1e-2 * np.linalg.norm(one)
+    for name in ("logits", "faultiness"):
+        assert np.linalg.norm(one[name] - two[name]) <= 1e-2 * np.linalg.norm(one[name])
 
 
 def test_the_same_training_gives_the_same_embedding(embedding: Path, tiny_dataset: Path, tmp_path: Path) -> None:

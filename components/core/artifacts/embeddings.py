@@ -1,7 +1,8 @@
 """The embedding artifact: the feature spaces in which images are compared.
 
-A SavedModel from pixels to the features of each space, and to logits; `whitening.npz`, which makes the directions of
-each space comparable; `embedding.json`, written last. `components.core.metrics.feature_spaces` loads it.
+A SavedModel from pixels to the features of each space, to logits, and to signs of faults; `whitening.npz`, which makes
+the directions of each space comparable; `embedding.json`, written last. `components.core.metrics.feature_spaces` loads
+it.
 """
 
 import dataclasses
@@ -11,14 +12,16 @@ from components.core.artifacts import datasets, manifest
 
 MANIFEST = "embedding.json"
 MODEL_FOLDER = "model"
-CLASSIFIER, UNTRAINED = "classifier", "untrained"
+CLASSIFIER, UNTRAINED, FAULTS = "classifier", "untrained", "faults"
 PASSED, FAILED, TOO_FEW = "passed", "failed", "too few images"  # outcomes of the certificate
 CERTIFIABLE = 2000  # fewest test images, and training images, for a certificate
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Space:
-    name: str  # `classifier` (trained), `untrained` (random weights), or the name of a custom embedding
+    # `classifier` (trained), `untrained` (random weights), `faults` (trained to name planted faults), or the name of a
+    # custom embedding
+    name: str
     feature_size: int
     components: int  # whitened directions that are compared
 
@@ -27,7 +30,7 @@ class Space:
 class Manifest(manifest.Manifest):
     FILE = MANIFEST
     KIND = "embedding"
-    VERSION = 3
+    VERSION = 4
 
     image: datasets.ImageShape
     spaces: list[Space]  # the most important one first

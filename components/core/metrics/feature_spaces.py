@@ -1,7 +1,7 @@
 """The feature spaces of an embedding, loaded: from pixels to whitened features and logits."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +29,25 @@ class FeatureSpaces:
     model: Any  # its SavedModel
     whitenings: Mapping[str, Whitening]  # by the name of the space
 
-    def embed(self, images: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
+    def embed(self, images: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Embed images, uint8 [n, height, width, channels].
 
-        Returns features by space, whitened, float64 [n, components], and logits, float64 [n, classes], if any.
+        Returns features by space, whitened, float64 [n, components], and what the classifiers say, float64: with
+        classes `logits` [n, classes]; `faultiness` [n], minus the logarithm of the chance that an image has no fault.
         """
-        parts = [self.model.embed(images[at : at + _BATCH]) for at in range(0, len(images), _BATCH)]
-        outputs = {name: np.concatenate([part[name].numpy() for part in parts]) for name in parts[0]}
+        outputs = self._outputs(self.model.embed, images)
         features = {name: whitening(outputs[name]) for name, whitening in self.whitenings.items()}
-        return features, outputs["logits"].astype(np.float64) if self.manifest.class_count else None
+        said = ("logits", "faultiness") if self.manifest.class_count else ("faultiness",)
+        return features, {name: outputs[name].astype(np.float64) for name in said}
+
+    def embed_first(self, images: np.ndarray) -> np.ndarray:
+        """Return the features of images in the first space alone, as `embed` does."""
+        first = self.manifest.spaces[0].name
+        return self.whitenings[first](self._outputs(self.model.embed_first, images)[first])
+
+    def _outputs(self, embed: Callable[[np.ndarray], dict[str, Any]], images: np.ndarray) -> dict[str, np.ndarray]:
+        parts = [embed(images[at : at + _BATCH]) for at in range(0, len(images), _BATCH)]
+        return {name: np.concatenate([part[name].numpy() for part in parts]) for name in parts[0]}
 
 
 def load(embedding: Path) -> FeatureSpaces:

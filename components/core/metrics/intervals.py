@@ -2,7 +2,7 @@
 
 A model is promoted only if every limit is significantly met, so one beyond a limit is promoted with probability LEVEL
 at most (intersection-union test; Berger, 1982). It is rejected if one limit is significantly exceeded, so there the
-chances add up: a model within some 16 limits is rejected at most 16 * LEVEL of the time (Bonferroni).
+chances add up: a model within some 20 limits is rejected at most 20 * LEVEL of the time (Bonferroni).
 """
 
 import dataclasses
@@ -95,6 +95,17 @@ def _difference(first: float, second: float, count: float) -> Measured:
 
     low = first - second - half_width(first - one.low, other.high - second)
     return Measured(first - second, low, first - second + half_width(one.high - first, second - other.low))
+
+
+def shift(one: Measured, other: Measured, unit: float) -> Measured:
+    """Return the difference of two independent quantities in a unit.
+
+    Their intervals are combined by the method of variance estimates recovery (Zou and Donner, 2008).
+    """
+    value = one.value - other.value
+    low = value - math.hypot(one.value - one.low, other.high - other.value)
+    high = value + math.hypot(one.high - one.value, other.value - other.low)
+    return Measured(value / unit, low / unit, high / unit)
 
 
 def ratio(amount: Measured, base: Measured) -> Measured:

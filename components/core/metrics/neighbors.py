@@ -11,15 +11,19 @@ from components.core.metrics.whitening import checked
 _NEIGHBOR = 5  # its distance is a ball's radius: Naeem et al. (2020) take the fifth of 10,000
 _ELEMENTS = 2**22  # of a matrix of distances at a time: memory must not grow with the product of two sets
 _ROUNDING = 1e-12  # of the squared norms; smaller squared distances are those of duplicates
-TAIL = 0.01  # share of held-out images that count as close to the training images
+TAIL = 0.01  # share of held-out images that count as close to the training images, or as faulty
 
 
 @dataclasses.dataclass(frozen=True)
 class Balls:
-    """A ball around each row of `features` [n, d]: `radii` [n] are squared distances to its fifth neighbor."""
+    """A ball around each row of `features` [n, d]: `radii` [n] are squared distances to its fifth neighbor.
+
+    `apart` [n] are those to its first.
+    """
 
     features: np.ndarray
     radii: np.ndarray
+    apart: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +53,13 @@ def make_balls(features: np.ndarray) -> Balls:
     features = checked(features)
     if len(features) < _NEIGHBOR + 2:
         raise ValueError(f"neighbors need at least {_NEIGHBOR + 2} rows, got {len(features)}")
-    radii = np.empty(len(features))
+    radii, apart = np.empty(len(features)), np.empty(len(features))
     for at, distances in _squared_distances(features, features):
-        rows = np.arange(len(distances))
+        rows, part = np.arange(len(distances)), slice(at, at + len(distances))
         distances[rows, at + rows] = -1.0  # itself, before any duplicate
-        radii[at : at + len(distances)] = np.partition(distances, _NEIGHBOR, axis=1)[:, _NEIGHBOR]
-    return Balls(features, radii)
+        least = np.partition(distances, (1, _NEIGHBOR), axis=1)
+        apart[part], radii[part] = least[:, 1], least[:, _NEIGHBOR]
+    return Balls(features, radii, apart)
 
 
 def overlap(drawn: Balls, real: Balls) -> Overlap:

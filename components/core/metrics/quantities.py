@@ -23,7 +23,12 @@ class Space:
 
     @property
     def is_custom(self) -> bool:
-        return self.name not in (embeddings.CLASSIFIER, embeddings.UNTRAINED)
+        return self.name not in (embeddings.CLASSIFIER, embeddings.UNTRAINED, embeddings.FAULTS)
+
+    @property
+    def shows_kinds(self) -> bool:
+        """Whether neighbors in it are images of a kind: not in that of faults, which says little else."""
+        return self.name != embeddings.FAULTS
 
 
 def spaces_of(names: Sequence[str]) -> list[Space]:
@@ -56,6 +61,10 @@ class Quantity:
             return f"{EXCESS} ({self.shown_space})"
         score = self.score.replace("cd", "d") if self.space and self.space.is_custom else self.score
         return (f"{self.shown_space}_{score}" if self.shown_space else score) + self.against
+
+
+# Differences of mean levels from those of test images; gray images have the first alone.
+SHIFTS = [Quantity(f"{level}_shift") for level in ("brightness", "red", "green", "blue", "saturation")]
 
 
 @dataclasses.dataclass(frozen=True)

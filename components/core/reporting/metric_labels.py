@@ -9,6 +9,7 @@ from components.core.metrics.quantities import Quantity, Space, spaces_of
 _SPACES = {
     embeddings.CLASSIFIER: "features of a classifier of these images",
     embeddings.UNTRAINED: "features of an untrained network",
+    embeddings.FAULTS: "features of a network that names faults planted in these images",
 }
 _SPACE_SCORES = {
     "fcd": "Fréchet distance",
@@ -31,8 +32,15 @@ _IMAGE_SCORES = {
     "bin_distance": "total variation between the cluster shares of samples and real images",
     "bin_ratio": "rarest cluster: its share divided by its share among real images",
     "bin_coverage": "worst covered cluster: its coverage divided by that of all images",
-    "pixel_mean_ratio": "mean pixel value divided by that of test images",
+    "brightness_shift": "mean pixel value minus that of test images, in standard deviations of their pixels",
+    "red_shift": "the same for red alone",
+    "green_shift": "the same for green alone",
+    "blue_shift": "the same for blue alone",
+    "saturation_shift": "the same for the difference between the largest and the smallest of these",
     "pixel_deviation_ratio": "standard deviation of pixels divided by that of test images",
+    "faulty_share": "share of samples that seem as faulty as the worst 1% of test images",
+    "outlier_share": "share of samples as far from training images as the furthest 0.05% of test images",
+    "repeat_share": "share of samples as near to another one as the nearest 1% of test images",
     "distinct_share": "share of distinct images",
     "copy_nearness": "probability that a sample is nearer to training images than a test image is",
     "copy_share": "share of samples as near to a training image as the nearest 1% of test images",
@@ -53,7 +61,7 @@ def in_words(scores: Column) -> list[list[str]]:
     rows = []
     for space in [*_spaces([scores]), None]:
         for quantity, text in _labels(space).items():
-            if space or scores.get(quantity) is not None:
+            if quantity in scores:
                 rows.append([quantity.name, f"{text}, in {_label(space)}" if space else text])
     return rows
 

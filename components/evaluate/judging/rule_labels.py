@@ -14,10 +14,15 @@ class RuleLabel(NamedTuple):
 _LONGER = "Train longer. If the distance rose during training, lower both learning rates."
 _COPIES = "The generator copies training images. Add images, or train with --augmentation geometric."
 _CLASSES = "The generator draws other classes than those asked for. Check the labels of the images, or train longer."
+_SHIFT = "of samples minus that of test images, in standard deviations of their pixels."
 _LABELS = {
     "bad_samples": ("Valid pixels", "Samples with a NaN or infinite pixel.", "See the training's warnings below."),
     "scores": ("Complete scores", "Every score is a finite number.", "See the log of the evaluation."),
-    "pixel_mean_ratio": ("Brightness", "Mean pixel value of samples over that of test images.", _LONGER),
+    "brightness_shift": ("Brightness", f"Mean pixel value {_SHIFT}", _LONGER),
+    "red_shift": ("Red", f"Mean red {_SHIFT}", _LONGER),
+    "green_shift": ("Green", f"Mean green {_SHIFT}", _LONGER),
+    "blue_shift": ("Blue", f"Mean blue {_SHIFT}", _LONGER),
+    "saturation_shift": ("Saturation", f"Mean saturation {_SHIFT}", _LONGER),
     "pixel_deviation_ratio": ("Contrast", "Spread of pixel values of samples over that of test images.", _LONGER),
     "fcd_corrected": (
         "Realism",
@@ -58,6 +63,21 @@ _LABELS = {
         "Worst drawn class",
         "The same for the class that is drawn worst.",
         _CLASSES,
+    ),
+    "faulty_share": (
+        "No visible faults",
+        "Share of samples that seem as faulty as the worst 1% of test images: holes, patterns, noise, blur.",
+        _LONGER,
+    ),
+    "outlier_share": (
+        "No outliers",
+        "Share of samples further from all training images than nearly all test images are.",
+        _LONGER,
+    ),
+    "repeat_share": (
+        "No near repeats",
+        "Share of samples as near to another one as the nearest 1% of test images.",
+        "The generator repeats itself. Lower the learning rates, or add images.",
     ),
     "distinct_share": (
         "No duplicates",

@@ -11,7 +11,7 @@ from typing import Any
 
 from components.core.artifacts.evaluations import FAILED, HELD, HOLD, PASSED, PROMOTE, REJECT
 from components.core.metrics.intervals import MISSING, Measured, around
-from components.core.metrics.quantities import CHAMPION, EXCESS, REAL, Quantity, Scores, Space
+from components.core.metrics.quantities import CHAMPION, EXCESS, REAL, SHIFTS, Quantity, Scores, Space
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging import rule_labels
 from components.evaluate.judging.comparison import compare
@@ -19,11 +19,6 @@ from components.evaluate.judging.comparison import compare
 # Largest loss of recall and coverage against the champion, and largest gain in total variation between classes: about
 # twice what 2,000 test images can resolve.
 _WORSE = 0.1
-# Brightness and contrast of samples over those of real images: beyond, pixels have another range.
-_PIXEL_RANGE = (0.5, 2.0)
-# Smallest share of samples that show the class asked for, over that of real images that show theirs: of all, and of the
-# worst class. Healthy generators of clothes, digits and colored shapes reach 0.97 in total; two swapped of ten 0.8.
-_CLASS_ACCURACY, _WORST_CLASS_ACCURACY = 0.8, 0.5
 _NAMED = 5  # of the scores that are missing
 _CLASS_DISTANCE, _ACCURACY = Quantity("class_distance"), Quantity("class_accuracy")
 
@@ -85,8 +80,6 @@ def judge(
     rules = [
         _between(Quantity("bad_samples"), model.values, high=0),
         fact("scores", value, "all finite", FAILED if names else PASSED),
-        _between(Quantity("pixel_mean_ratio"), model.values, *_PIXEL_RANGE),
-        _between(Quantity("pixel_deviation_ratio"), model.values, *_PIXEL_RANGE),
     ]
     if config.distance_limit:
         rules += _within(config, model.values, real)
@@ -122,7 +115,7 @@ def fact(score: str, value: str, limit: str, outcome: str = FAILED) -> Rule:
 
 
 def _within(config: EvaluateConfig, values: Values, real: Scores) -> list[Rule]:
-    """Return the rules with limits: on distances in every space, on collapse in the first, on classes, on copies."""
+    """Return the rules with limits: on pixels, distances, collapse, classes, faults, and copies of any image."""
     first, *_ = spaces = list(real.blocks)
     class_rules = [
         _between(_CLASS_DISTANCE, values, high=config.class_distance_limit),
@@ -130,23 +123,24 @@ def _within(config: EvaluateConfig, values: Values, real: Scores) -> list[Rule]:
         _between(Quantity("class_coverage"), values, low=config.class_coverage_limit),
     ]
     if _ACCURACY in values and _ACCURACY in real.values:  # the generator was asked for these classes
-        class_rules += accuracy_rules(values)
+        class_rules += [
+            _between(dataclasses.replace(_ACCURACY, against=REAL), values, low=config.class_accuracy_limit),
+            _between(Quantity("worst_class_accuracy"), values, low=config.worst_class_accuracy_limit),
+        ]
+    largest, shifts = config.pixel_limit, [quantity for quantity in SHIFTS if quantity in real.values]
     return [
+        *(_between(quantity, values, -largest, largest) for quantity in shifts),
+        _between(Quantity("pixel_deviation_ratio"), values, 1 - largest, 1 + largest),
         *(_between(Quantity("fcd_corrected", space), values, high=config.distance_limit) for space in spaces),
         _between(Quantity("recall", first, REAL), values, low=config.recall_limit),
         _between(Quantity("coverage", first, REAL), values, low=config.coverage_limit),
         *(class_rules if _CLASS_DISTANCE in real.values else []),
+        _between(Quantity("faulty_share"), values, high=config.faulty_share_limit),
+        _between(Quantity("outlier_share"), values, high=config.outlier_share_limit),
+        _between(Quantity("repeat_share"), values, high=config.repeat_share_limit),
         _between(Quantity("distinct_share"), values, low=config.distinct_share_limit),
         _between(Quantity("copy_share"), values, high=config.copy_share_limit),
         _between(Quantity("copy_nearness"), values, high=config.copy_nearness_limit),
-    ]
-
-
-def accuracy_rules(values: Values) -> list[Rule]:
-    """Return the rules on the classes that a generator draws when asked for them: all together, and the worst."""
-    return [
-        _between(dataclasses.replace(_ACCURACY, against=REAL), values, low=_CLASS_ACCURACY),
-        _between(Quantity("worst_class_accuracy"), values, low=_WORST_CLASS_ACCURACY),
     ]
 
 

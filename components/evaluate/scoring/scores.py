@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import scipy.cluster.vq
 
+from components.core.artifacts.embeddings import FAULTS
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces, intervals, k_means, neighbors, set_distances
 from components.core.metrics.intervals import MISSING, Measured
-from components.core.metrics.quantities import CHAMPION, REAL, Quantity, Scores, spaces_of
+from components.core.metrics.quantities import CHAMPION, REAL, SHIFTS, Quantity, Scores, spaces_of
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,10 @@ _BRIGHTEST = 255.0  # of a pixel
 _CHUNK = 500
 _LOG_EVERY = 5000  # images
 _PAIRS = 16
+_FURTHEST = 0.0005  # share of held-out images that count as outliers
 _NEARNESS, _COPY_SHARE, _ACCURACY = Quantity("copy_nearness"), Quantity("copy_share"), Quantity("class_accuracy")
+_FAULTY, _OUTLIERS, _REPEATS = Quantity("faulty_share"), Quantity("outlier_share"), Quantity("repeat_share")
+_LEVELS = {quantity: quantity.score.removesuffix("_shift") for quantity in SHIFTS}  # that are compared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,21 +39,20 @@ class Seen:
     """A set of n images as the embedding sees them."""
 
     features: Mapping[str, np.ndarray]  # whitened, float64 [n, components], by the name of the space
-    # `digest` of each image, uint8 [n, 16]; `brightness` and `power`, means of its pixels, from 0 to 255, and of their
-    # squares, float64 [n]; with classes also `logits`, float64 [n, classes].
+    # `digest` of each image, uint8 [n, 16]; `power`, the mean of its squared pixels, [n]; its mean levels, from 0
+    # to 255: `brightness`, in color also `red`, `green`, `blue` and `saturation`; what `FeatureSpaces.embed` says.
     images: Mapping[str, np.ndarray]
 
     def __len__(self) -> int:
         return len(self.images["digest"])
 
     @property
-    def pixels(self) -> tuple[Measured, Measured]:
-        """Return mean and standard deviation of all pixels, each at half the level."""
-        brightness, level = self.images["brightness"], intervals.LEVEL / 2
-        return (
-            intervals.mean(brightness, _BRIGHTEST, level),
-            intervals.deviation(brightness, self.images["power"], _BRIGHTEST, level),
-        )
+    def deviation(self) -> Measured:
+        """The standard deviation of all pixels, at half the level."""
+        return intervals.deviation(self.images["brightness"], self.images["power"], _BRIGHTEST, intervals.LEVEL / 2)
+
+    def mean(self, level: str) -> Measured:
+        return intervals.mean(self.images[level], _BRIGHTEST, intervals.LEVEL)
 
     @property
     def finite(self) -> bool:
@@ -104,9 +107,9 @@ class Reference:
     """Real images and noise to compare samples with, as the embedding sees them.
 
     Args:
-        train: Training images, which are searched for copies.
-        searched: Their indices in the dataset, ascending, int64 [m].
-        drawn: Rows [n] of them that are compared with as many test images.
+        train: Training images to compare with as many test images.
+        others: Features in the first space of more training images, [k, components]; all are searched for copies.
+        searched: The indices of `train` and `others` in the dataset, int64 [n + k].
         seed: Decides the bins, and the halves for standard errors.
         labels: Classes of the test images, int32 [n], -1 for none; None if samples are asked for no class.
     """
@@ -115,8 +118,8 @@ class Reference:
         self,
         embedding: feature_spaces.FeatureSpaces,
         train: Seen,
+        others: np.ndarray,
         searched: np.ndarray,
-        drawn: np.ndarray,
         test: Seen,
         noise: Seen,
         seed: int,
@@ -124,20 +127,24 @@ class Reference:
     ) -> None:
         self.embedding, self.searched, self.seed = embedding, searched, seed
         self.spaces = spaces_of(list(test.features))  # the first space first
-        self.balls = {space: neighbors.make_balls(test.features[space.name]) for space in self.spaces}
+        self.test = test.features
+        self.balls = {space: neighbors.make_balls(self.test[space.name]) for space in self.spaces if space.shows_kinds}
         self.count = len(test)  # compared images of each kind; the bias of the distance depends on it
-        self.components = {space: balls.features.shape[1] for space, balls in self.balls.items()}
+        self.components = {space: self.test[space.name].shape[1] for space in self.spaces}
         self.formula_floors = {  # of spaces whose features are Gaussian
             space: set_distances.frechet_floor(self.count, self.count, size) for space, size in self.components.items()
         }
         first, logits = self.spaces[0].name, test.images.get("logits")
-        self.train = train.features[first]  # features in the first space, [m, components]
+        self.train = np.concatenate([train.features[first], others])  # features in the first space, [n + k, components]
         self.held_out = neighbors.nearest(test.features[first], self.train)[0]  # squared distances of test images, [n]
+        self.train_faults = train.features[FAULTS]  # [n, components]
+        self.furthest = neighbors.nearest(test.features[FAULTS], self.train_faults)[0]  # of test images, squared, [n]
         self.groups = fit_bins(self.train, seed) if logits is None else Groups("class", logits.shape[1])
         self.members = self.groups.of(test)  # the group of each test image, as the embedding sees it
         self.shares = self.groups.shares(self.members)
-        self.pixels = test.pixels
-        self.floor = _measure(self, train.rows(drawn))  # scores of as many training images: real against real
+        self.levels = {quantity: test.mean(name) for quantity, name in _LEVELS.items() if name in test.images}
+        self.deviation, self.faultiness = test.deviation, test.images["faultiness"]
+        self.floor = _measure(self, train)  # scores of as many training images: real against real
         self.recognized = None
         if labels is not None and logits is not None and (labels >= 0).any():
             self.recognized = Recognized.of(test, labels)
@@ -178,15 +185,17 @@ def make_reference(
     random = np.random.default_rng(seed)
     chosen, held_out = random.permutation(len(train)), random.permutation(len(test))[:count]
     test, labels = test[held_out], None if labels is None else labels[held_out]
-    searched = np.sort(chosen[:_TRAIN_AT_MOST])
+    searched = chosen[:_TRAIN_AT_MOST]
     noise = random.integers(0, 256, (count, *test.shape[1:]), np.uint8)
-    seen_train = see(embedding, (train[part] for part in chunks(searched)), "training images")
-    drawn = np.searchsorted(searched, chosen[: min(count, len(searched))])
+    seen_train = see(embedding, (train[part] for part in chunks(searched[:count])), "training images")
     seen_test = see(embedding, chunks(test), "held-out images")
-    if not (seen_train.finite and seen_test.finite):
+    log.info("evaluate: looking at %d more training images for copies", len(searched) - count)
+    nothing = next(iter(seen_train.features.values()))[:0]
+    others = np.concatenate([nothing, *(embedding.embed_first(train[part]) for part in chunks(searched[count:]))])
+    if not (seen_train.finite and seen_test.finite and np.isfinite(others).all()):
         raise DataError("the embedding gives numbers that are not finite for real images; make another")
     seen_noise = see(embedding, chunks(noise), "images of noise")
-    return Reference(embedding, seen_train, searched, drawn, seen_test, seen_noise, seed, labels)
+    return Reference(embedding, seen_train, others, searched, seen_test, seen_noise, seed, labels)
 
 
 def fit_bins(features: np.ndarray, seed: int) -> Groups:
@@ -212,8 +221,13 @@ def score(reference: Reference, seen: Seen, labels: np.ndarray | None = None) ->
     values = dict(scores.values)
     if labels is not None and "logits" in seen.images:
         values |= accuracies(Recognized.of(seen, labels), reference.recognized)
-    among = seen.features[reference.spaces[0].name][: max(reference.count, _COPIES_AMONG)]
-    distances, originals = neighbors.nearest(among, reference.train)
+    first, faultiness = seen.features[reference.spaces[0].name], seen.images["faultiness"]
+    furthest = neighbors.nearest(seen.features[FAULTS], reference.train_faults)[0]
+    values |= {
+        _FAULTY: intervals.share_below(-faultiness, -reference.faultiness, neighbors.TAIL),
+        _OUTLIERS: intervals.share_below(-furthest, -reference.furthest, _FURTHEST),
+    }
+    distances, originals = neighbors.nearest(first[: max(reference.count, _COPIES_AMONG)], reference.train)
     values[_NEARNESS] = intervals.chance_of_less(distances, reference.held_out)
     values[_COPY_SHARE] = intervals.share_below(distances, reference.held_out, neighbors.TAIL)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]
@@ -239,14 +253,13 @@ def _measure(real: Reference, seen: Seen, floor: Scores | None = None) -> Scores
     """Compute every score but those of copies and of requested classes; without `floor`, they are real images'."""
     values: dict[Quantity, Measured] = {}
     blocks, overlaps = {}, {}
-    for space, balls in real.balls.items():
-        drawn = neighbors.make_balls(seen.features[space.name][: real.count])
-        overlaps[space] = overlap = neighbors.overlap(drawn, balls)
-        kernel = set_distances.kernel_distances(drawn.features, balls.features)
+    for space in real.spaces:
+        features, real_features = seen.features[space.name][: real.count], real.test[space.name]
+        kernel = set_distances.kernel_distances(features, real_features)
         blocks[space] = [float(value) for value in kernel]
         kcd, kcd_error = set_distances.mean_and_error(kernel)
-        distance = set_distances.frechet_distance(drawn.features, balls.features)
-        halves = set_distances.frechet_halves(drawn.features, balls.features, real.seed)
+        distance = set_distances.frechet_distance(features, real_features)
+        halves = set_distances.frechet_halves(features, real_features, real.seed)
         floor_distance = floor.values[Quantity("fcd", space)].value if floor else distance
         space_scores = {
             "fcd": Measured(distance),
@@ -255,26 +268,29 @@ def _measure(real: Reference, seen: Seen, floor: Scores | None = None) -> Scores
             "fcd_corrected": intervals.corrected(distance, halves, real.components[space]),
             "kcd": Measured(kcd),
             "kcd_error": Measured(kcd_error),
-            "precision": Measured(overlap.precision),
-            "recall": Measured(overlap.recall),
-            "density": Measured(overlap.density),
-            "coverage": Measured(overlap.coverage),
         }
+        if space in real.balls:
+            drawn, balls = neighbors.make_balls(features), real.balls[space]
+            overlaps[space] = overlap = neighbors.overlap(drawn, balls)
+            if space.is_first:
+                values[_REPEATS] = intervals.share_below(drawn.apart, balls.apart, neighbors.TAIL)
+            overlap_scores = ("precision", "recall", "density", "coverage")
+            space_scores |= {score: Measured(getattr(overlap, score)) for score in overlap_scores}
         values |= {Quantity(score, space): value for score, value in space_scores.items()}
     first, kind, count = real.spaces[0], real.groups.kind, len(seen)
     shares = real.groups.shares(real.groups.of(seen))
     sizes = shares, count, real.shares, real.count
-    (mean, deviation), (real_mean, real_deviation) = seen.pixels, real.pixels
     image_scores = {
         f"{kind}_distance": intervals.total_variation(*sizes),
         f"{kind}_ratio": intervals.smallest_ratio(*sizes),
         f"{kind}_coverage": _smallest_coverage(overlaps[first].covered, real.members),
-        "pixel_mean_ratio": intervals.ratio(mean, real_mean),
-        "pixel_deviation_ratio": intervals.ratio(deviation, real_deviation),
+        "pixel_deviation_ratio": intervals.ratio(seen.deviation, real.deviation),
         "distinct_share": intervals.share(len(np.unique(seen.images["digest"], axis=0)) / count, count),
     }
     values |= {Quantity(score): value for score, value in image_scores.items()}
-    values |= {_NEARNESS: MISSING, _COPY_SHARE: MISSING}
+    for quantity, mean in real.levels.items():
+        values[quantity] = intervals.shift(seen.mean(_LEVELS[quantity]), mean, real.deviation.value)
+    values |= dict.fromkeys((_FAULTY, _OUTLIERS, _NEARNESS, _COPY_SHARE), MISSING)
     if floor:
         effective, level = real.count / CROWDING, intervals.LEVEL / 2
         for quantity in (Quantity("recall", first), Quantity("coverage", first)):
@@ -317,15 +333,18 @@ def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], 
     parts: list[Seen] = []
     count = 0
     for images in batches:
-        features, logits = embedding.embed(images)
-        pixels = images.reshape(len(images), -1).astype(np.float64)
+        features, outputs = embedding.embed(images)
+        pixels = images.astype(np.float64)
         digests = b"".join(hashlib.blake2b(image.tobytes(), digest_size=16).digest() for image in images)
         arrays = {
             "digest": np.frombuffer(digests, np.uint8).reshape(-1, 16),
-            "brightness": pixels.mean(axis=1),
-            "power": np.square(pixels).mean(axis=1),
+            "brightness": pixels.mean(axis=(1, 2, 3)),
+            "power": np.square(pixels).mean(axis=(1, 2, 3)),
         }
-        parts.append(Seen(features, arrays if logits is None else {**arrays, "logits": logits}))
+        if pixels.shape[3] > 1:
+            arrays |= dict(zip(("red", "green", "blue"), pixels.mean(axis=(1, 2)).T, strict=True))
+            arrays["saturation"] = np.ptp(pixels, axis=3).mean(axis=(1, 2))
+        parts.append(Seen(features, arrays | outputs))
         if (count + len(images)) // _LOG_EVERY > count // _LOG_EVERY:
             log.info("evaluate: %d %s seen", count + len(images), kind)
         count += len(images)

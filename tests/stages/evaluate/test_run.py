@@ -92,9 +92,8 @@ def test_every_score_has_words_and_is_documented(first: StageResult) -> None:
     """Fails if a step was forgotten when a score was added."""
     names = {name for name, _ in metrics(first)["names"]}
     assert metrics(first)["model"].keys() - names == {"bad_samples"}, "core/reporting/metric_labels.py lacks one"
-    assert [name for name in names if f"`{name.removeprefix('untrained_')}`" not in DOCUMENT] == [], (
-        "docs/evaluation.md lacks them"
-    )
+    plain = [name.removeprefix("untrained_").removeprefix("faults_") for name in names]
+    assert [name for name in plain if f"`{name}`" not in DOCUMENT] == [], "docs/evaluation.md lacks them"
 
 
 def test_numbers_are_those_of_the_definitions(
@@ -105,10 +104,8 @@ def test_numbers_are_those_of_the_definitions(
     loaded = feature_spaces.load(embedding)
     latents = tf.random.stateless_normal([2000, 16], [0, 0], alg="philox")
     drawn = gan.to_pixels(checkpoint_networks.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
-    features, logits = loaded.embed(drawn)
-    real_features, real_logits = loaded.embed(test)
-    assert logits is not None
-    assert real_logits is not None
+    features, outputs = loaded.embed(drawn)
+    real_features, real_outputs = loaded.embed(test)
     numbers = metrics(first)["model"]
     for space, prefix in (("classifier", ""), ("untrained", "untrained_")):
         drawn_some, real = features[space][: len(test)], real_features[space]
@@ -117,7 +114,10 @@ def test_numbers_are_those_of_the_definitions(
         assert numbers[f"{prefix}precision"] == shared.precision
         assert numbers[f"{prefix}coverage"] == shared.covered.mean()
     assert numbers["fcd"] != pytest.approx(numbers["untrained_fcd"])
-    p, q = (np.bincount(values.argmax(axis=1), minlength=3) / len(values) for values in (logits, real_logits))
+    p, q = (
+        np.bincount(values.argmax(axis=1), minlength=3) / len(values)
+        for values in (outputs["logits"], real_outputs["logits"])
+    )
     assert numbers["class_distance"] == pytest.approx(np.abs(p - q).sum() / 2)
     assert numbers["class_ratio"] == pytest.approx((p / q).min())
 
@@ -249,12 +249,11 @@ def test_clusters_named_as_the_classes_are_not_taken_for_these(run: Run, dataset
 
 
 def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
-    run: Run, two_checkpoints: list[Path], embedding: Path, tmp_path: Path
+    run: Run, two_checkpoints: list[Path], dataset: str, tmp_path: Path
 ) -> None:
-    dropped = Path(shutil.copytree(embedding, tmp_path / "embedding"))
+    dropped = make_embedding(tmp_path / "embedding", dataset, has_classifier=False)
     manifest = embeddings.Manifest.of(dropped)
     changes: dict[str, Any] = {"certificate": {"outcome": embeddings.TOO_FEW, "images": 200, "checks": []}}
-    changes["spaces"] = [space for space in manifest.spaces if space.name == embeddings.UNTRAINED]
     dataclasses.replace(manifest, class_count=0, test_accuracy=0.35, **changes).write(dropped)
     result = run(two_checkpoints[0], tmp_path / "e", embedding=dropped, uncertified="hold")
     assert result.parameters["verdict"] == evaluations.HOLD
@@ -262,7 +261,7 @@ def test_a_dropped_classifier_and_no_certificate_are_in_the_reasons(
     for text in (str(result.parameters["summary"]), report(result)):
         assert "990 test images" in text
         assert "0.35" in text
-    assert [rule for rule in rules(result) if "fcd" in rule] == ["fcd_corrected"]
+    assert [rule for rule in rules(result) if "fcd" in rule] == ["fcd_corrected", "faults_fcd_corrected"]
     assert not [rule for rule in rules(result) if "class" in rule]
 
 

@@ -16,6 +16,10 @@ def _plain_radius(rows: np.ndarray, index: int) -> float:
     return sorted(others)[K - 1]
 
 
+def _plain_apart(rows: np.ndarray, index: int) -> float:
+    return min(math.dist(rows[index], row) ** 2 for other, row in enumerate(rows) if other != index)
+
+
 def _plain(drawn: np.ndarray, real: np.ndarray) -> tuple[float, float, float, list[bool]]:
     real_radii = [_plain_radius(real, index) for index in range(len(real))]
     drawn_radii = [_plain_radius(drawn, index) for index in range(len(drawn))]
@@ -40,7 +44,9 @@ def test_overlap_against_a_double_loop(case: str) -> None:
         drawn = np.concatenate([real[:25], random.normal(size=(25, 3))])
     else:
         drawn, real = np.repeat(random.normal(size=(1, 3)), 50, axis=0), random.normal(size=(50, 3))
-    overlap = neighbors.overlap(neighbors.make_balls(drawn), neighbors.make_balls(real))
+    balls = neighbors.make_balls(drawn)
+    np.testing.assert_allclose(balls.apart, [_plain_apart(drawn, index) for index in range(50)], rtol=1e-12, atol=1e-12)
+    overlap = neighbors.overlap(balls, neighbors.make_balls(real))
     precision, recall, density, covered = _plain(drawn, real)
     assert (overlap.precision, overlap.recall) == (precision, recall)
     assert overlap.density == pytest.approx(density)

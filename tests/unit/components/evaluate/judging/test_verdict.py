@@ -6,7 +6,7 @@ import pytest
 
 from components.core.artifacts.evaluations import FAILED, HELD, HOLD, PASSED, PROMOTE, REJECT
 from components.core.metrics.intervals import MISSING, Measured, around
-from components.core.metrics.quantities import CHAMPION, EXCESS, REAL, Quantity, Scores, Space, spaces_of
+from components.core.metrics.quantities import CHAMPION, EXCESS, REAL, SHIFTS, Quantity, Scores, Space, spaces_of
 from components.evaluate.config import JUDGE, EvaluateConfig
 from components.evaluate.judging.verdict import ScoredChampion, Verdict, fact, follows, judge
 from tests.inputs.limits import NO_LIMITS
@@ -17,8 +17,8 @@ BAD, CLASS_DISTANCE, CLASS_RATIO = Quantity("bad_samples"), Quantity("class_dist
 ACCURACY = Quantity("class_accuracy")
 # The quantities with limits: a good interval, and values and half widths of others that are wholly beyond the limit.
 LIMITED = {
-    Quantity("pixel_mean_ratio"): (around(1.1, 0.1), [(2.2, 0.1), (0.4, 0.05)]),
-    Quantity("pixel_deviation_ratio"): (around(0.9, 0.1), [(0.4, 0.05)]),
+    **dict.fromkeys(SHIFTS, (around(-0.05, 0.02), [(0.2, 0.05), (-0.2, 0.05)])),
+    Quantity("pixel_deviation_ratio"): (around(0.95, 0.02), [(0.8, 0.05), (1.2, 0.05)]),
     Quantity("fcd_corrected", FIRST): (around(0.02, 0.01), [(0.07, 0.01)]),
     Quantity("fcd_corrected", UNTRAINED): (around(0.03, 0.01), [(0.07, 0.01)]),
     Quantity("recall", FIRST, REAL): (around(0.7, 0.1), [(0.4, 0.05)]),
@@ -28,6 +28,9 @@ LIMITED = {
     Quantity("class_coverage"): (around(0.8, 0.1), [(0.3, 0.05)]),
     Quantity("class_accuracy", None, REAL): (around(1.0, 0.01), [(0.7, 0.05)]),
     Quantity("worst_class_accuracy"): (around(0.9, 0.1), [(0.3, 0.1)]),
+    Quantity("faulty_share"): (around(0.01, 0.005), [(0.05, 0.01)]),
+    Quantity("outlier_share"): (around(0.001, 0.001), [(0.02, 0.005)]),
+    Quantity("repeat_share"): (around(0.02, 0.01), [(0.2, 0.05)]),
     Quantity("distinct_share"): (around(1.0, 0.0), [(0.99, 0.005)]),
     Quantity("copy_share"): (around(0.01, 0.005), [(0.07, 0.01)]),
     Quantity("copy_nearness"): (around(0.4, 0.1), [(0.7, 0.1)]),
@@ -37,7 +40,8 @@ CONFIG = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="
 LIMITS = [field.name for field in dataclasses.fields(EvaluateConfig) if field.name.endswith("_limit")]
 BLOCKS = {FIRST: [0.010, 0.012, 0.011, 0.009, 0.011], UNTRAINED: [0.020, 0.021, 0.019, 0.022, 0.020]}
 ERRORS = {Quantity("kcd_error", space): Measured(1e-4) for space in SPACES}
-REAL_SCORES = Scores({**ERRORS, CLASS_DISTANCE: around(0.0, 0.1), ACCURACY: Measured(0.9)}, BLOCKS)
+COLORED = dict.fromkeys(SHIFTS, around(0.0, 0.01))
+REAL_SCORES = Scores({**ERRORS, **COLORED, CLASS_DISTANCE: around(0.0, 0.1), ACCURACY: Measured(0.9)}, BLOCKS)
 DIFFERENCES = {
     Quantity("recall", FIRST, CHAMPION): (around(0.0, 0.03), -0.2),
     Quantity("coverage", FIRST, CHAMPION): (around(0.0, 0.03), -0.2),
@@ -92,7 +96,7 @@ def test_the_first_good_model_is_promoted() -> None:
     result = _judge()
     assert (result.verdict, _outcomes(result)) == (PROMOTE, {})
     assert [rule.quantity for rule in result.rules] == [BAD, Quantity("scores"), *LIMITED]
-    rule = result.rules[4].to_json()
+    rule = result.rules[8].to_json()
     assert (rule.pop("low"), rule.pop("high")) == pytest.approx((0.01, 0.03))
     assert rule == {"rule": "fcd_corrected", "value": 0.02, "limit": "at most 0.055", "outcome": PASSED}
 
@@ -163,6 +167,8 @@ def test_limits_on_classes_are_left_out_if_real_images_have_none() -> None:
     for champion in (None, RIVAL):
         result = _judge(without, champion, real=Scores(ERRORS, BLOCKS))
         assert not [rule for rule in result.rules if "class" in rule.quantity.score]
+    gray = judge(Scores({BAD: around(0, 0.0), **GOOD}), Scores({SHIFTS[0]: around(0.0, 0.0)}, BLOCKS), None, CONFIG)
+    assert [rule.quantity for rule in gray.rules if rule.quantity in SHIFTS] == SHIFTS[:1]
     unasked = {quantity: score for quantity, score in GOOD.items() if "accuracy" not in quantity.score}
     assert judge(Scores({BAD: around(0, 0.0), **unasked}), REAL_SCORES, None, CONFIG).verdict == PROMOTE
 

@@ -96,8 +96,7 @@ def test_a_collapse_shows_in_recall_coverage_and_duplicates(reference: scores.Re
 
 def test_a_class_left_out_shows_in_its_share_and_its_coverage(reference: scores.Reference, splits: Splits) -> None:
     images = np.concatenate([splits["validation"], splits["train"]])
-    logits = reference.embedding.embed(images)[1]
-    assert logits is not None
+    logits = reference.embedding.embed(images)[1]["logits"]
     kept = images[logits.argmax(axis=1) != 1][:COUNT]
     result = _score(reference, kept)
     assert result.shares is not None
@@ -112,10 +111,10 @@ def test_numbers_that_are_not_finite_give_no_score_and_no_reference(
 ) -> None:
     spaces = reference.embedding
 
-    def broken(images: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
-        features, logits = feature_spaces.FeatureSpaces.embed(spaces, images)
+    def broken(images: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        features, outputs = feature_spaces.FeatureSpaces.embed(spaces, images)
         features["untrained"][0, 0] = math.nan
-        return features, logits
+        return features, outputs
 
     monkeypatch.setattr(spaces, "embed", broken)
     result = _score(reference, splits["validation"])
