@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.ndimage
 import scipy.stats
 
 from benchmarks.lib import tables
 from components.core.artifacts import embeddings
-from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT
+from components.core.artifacts.evaluations import HOLD, PASSED, PROMOTE, REJECT
 from components.core.metrics import feature_spaces
 from components.core.metrics.intervals import around
 from components.core.metrics.quantities import Quantity
@@ -29,6 +28,9 @@ from components.evaluate.judging.verdict import Verdict, judge
 from components.evaluate.scoring import scores
 from components.evaluate.scoring.scores import Seen
 from tests.proofs import stages
+from tests.proofs.garbage_kinds import changes, sets
+from tests.proofs.garbage_kinds.kinds import KIND
+from tests.proofs.garbage_kinds.sets import Pictures
 
 TRIALS = {20: 100, 34: 100, 100: 100, 221: 100, 1000: 100, 2000: 100, 10_000: 50}  # by the number of test images
 SEED = 1
@@ -38,7 +40,6 @@ STEPS = 5000  # of the training, 20,000 by default, on half of the images
 UNSEEN = 0.45  # share of the official training images that no network trains on
 COLUMNS = (PROMOTE, HOLD, REJECT)
 _SHIRT, _T_SHIRT = 6, 0
-_GRAY = 127.5  # levels in a standard deviation of 1, in the networks' scale
 _REPEATED = 3  # images that are repeated
 _AVERAGED = 30  # images of one class in a mean
 _DIRECTIONS, _IMAGES_PER_DIRECTION = 64, 10  # as in the embed stage
@@ -48,31 +49,23 @@ Pools = dict[str, Seen]
 Draw = Callable[[Pools, np.ndarray, np.ndarray, np.random.Generator], Seen]
 
 
-def _noisy(images: np.ndarray, deviation: float, random: np.random.Generator) -> np.ndarray:
-    return np.clip(np.rint(images + random.normal(0.0, deviation * _GRAY, images.shape)), 0, 255).astype(np.uint8)
-
-
-def images_of_pools(
-    real: np.ndarray, labels: np.ndarray, train: np.ndarray, train_labels: np.ndarray
-) -> Iterator[tuple[str, np.ndarray]]:
+def images_of_pools(pictures: Pictures) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the name and the images of each pool, uint8 [n, height, width, channels].
 
-    No network was trained on the real images; there are SAMPLES training images.
+    There are SAMPLES images of garbage that is made of training images or of nothing. Row i of the others is made of
+    unseen image i, so that a trial leaves out those that it takes as test images.
     """
-    random = np.random.default_rng(0)
-    yield "real", real
-    yield "train", train
-    yield "noise", random.integers(0, 256, (SAMPLES, *real.shape[1:]), np.uint8)
-    rows_by_class = [np.flatnonzero(train_labels == label) for label in range(train_labels.max() + 1)]
-    chosen = [random.choice(rows_by_class[label], _AVERAGED) for label in random.choice(labels, SAMPLES)]
-    means = np.stack([train[rows].mean(axis=0) for rows in chosen])
-    yield "blurred means", np.rint(scipy.ndimage.gaussian_filter(means, (0, 1.0, 1.0, 0))).astype(np.uint8)
-    # Each copy has its own noise of one level, so that no two are the same.
-    copies = np.repeat(real[random.permutation(len(real))[:_REPEATED]], SAMPLES, axis=0).astype(np.int16)
-    yield "repeated", np.clip(copies + random.integers(-1, 2, copies.shape), 0, 255).astype(np.uint8)
-    yield "shifted", np.concatenate([train[:, :, :1], train[:, :, :-1]], axis=2)
-    yield "noisy T-shirts", _noisy(real[labels == _T_SHIRT], 0.2, random)
-    yield "noisy", _noisy(real, 0.075, random)
+    sampled = dataclasses.replace(pictures, count=SAMPLES)
+    yield "real", pictures.unseen
+    yield "train", pictures.train
+    yield "noise", KIND["noise images"].planted(sampled, 1, SEED)[0]
+    yield "blurred means", KIND["blurred means of a class"].planted(sampled, _AVERAGED, SEED)[0]
+    repeats = [KIND["repeated with 1 level of noise"].planted(sampled, 0, seed)[0] for seed in range(_REPEATED)]
+    yield "repeated", np.concatenate(repeats)
+    yield "shifted", sets.of_training(changes.shifted)(sampled, 1, np.random.default_rng(SEED))[0]
+    shirts_replaced = sets.class_replaced(_SHIRT, by=_T_SHIRT)
+    yield "shirts replaced", shirts_replaced(pictures, 0.2, np.random.default_rng(SEED))[0]
+    yield "noisy", KIND["noise"].planted(pictures, 0.075, SEED)[0]
 
 
 def all_of(pool: str, count: int = SAMPLES) -> Draw:
@@ -85,24 +78,12 @@ def free_of(pool: str, count: int = SAMPLES) -> Draw:
 
 
 def _one_class_missing(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-    return pools["real"].rows(free[labels[free] != random.integers(labels.max() + 1)][:SAMPLES])
-
-
-def _shirts_replaced(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-    """Return the pool of noisy T-shirts in the order of the real images' pool."""
-    drawn, t_shirts = free[:SAMPLES], random.permutation(len(pools["noisy T-shirts"]))
-    shirts = np.flatnonzero(labels[drawn] == _SHIRT)
-    kept, replaced = pools["real"].rows(np.delete(drawn, shirts)), pools["noisy T-shirts"].rows(t_shirts[: len(shirts)])
-    return _mixed(kept, replaced, random)
+    return pools["real"].rows(free[sets.rows_without_classes(labels[free], 0.0, random)][:SAMPLES])
 
 
 def _four_in_ten_real(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
     drawn = random.permutation(len(pools["trained"]))[: SAMPLES * 6 // 10]
-    return _mixed(pools["trained"].rows(drawn), pools["real"].rows(free[: SAMPLES * 4 // 10]), random)
-
-
-def _mixed(one: Seen, other: Seen, random: np.random.Generator) -> Seen:
-    both = scores.joined([one, other])
+    both = scores.joined([pools["trained"].rows(drawn), pools["real"].rows(free[: SAMPLES * 4 // 10])])
     return both.rows(random.permutation(len(both)))
 
 
@@ -114,7 +95,7 @@ GARBAGE: dict[str, Draw] = {
     ),
     "one class missing": _one_class_missing,
     "training images shifted by a pixel": all_of("shifted"),
-    "shirts replaced by noisy T-shirts": _shirts_replaced,
+    "shirts replaced by noisy T-shirts": free_of("shirts replaced"),
 }
 HEALTHY: dict[str, Draw] = {
     "other real images": free_of("real"),
@@ -138,33 +119,55 @@ def verdicts(
     random = np.random.default_rng(seed)
     order = random.permutation(len(labels))
     test, free = order[:count], order[count:]
-    directions = max(1, min(_DIRECTIONS, count // _IMAGES_PER_DIRECTION))  # the first ones of a larger whitening
-    pools = {
-        name: Seen({space: values[:, :directions] for space, values in seen.features.items()}, seen.images)
-        for name, seen in pools.items()
+    drawn = random.permutation(len(pools["train"]))[:count]
+    noise = pools["noise"].rows(np.arange(count))
+    reference = make_reference(embedding, pools["train"], drawn, pools["real"].rows(test), noise, seed[-1])
+    return {
+        name: verdict_on(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
+        for index, (name, draw) in enumerate(generators.items())
     }
-    searched = np.arange(len(pools["train"]))
-    drawn = random.permutation(len(searched))[:count]
-    test_images, noise = pools["real"].rows(test), pools["noise"].rows(np.arange(count))
-    reference = scores.Reference(embedding, pools["train"], searched, drawn, test_images, noise, seed[-1])
+
+
+def make_reference(
+    embedding: feature_spaces.FeatureSpaces, train: Seen, drawn: np.ndarray, test: Seen, noise: Seen, seed: int
+) -> scores.Reference:
+    """Measure test images in as many directions as the embedding of so few images has."""
+    train, test, noise = (_cut(seen, len(test)) for seen in (train, test, noise))
+    return scores.Reference(embedding, train, np.arange(len(train)), drawn, test, noise, seed)
+
+
+def verdict_on(reference: scores.Reference, seen: Seen, labels: np.ndarray | None = None) -> Verdict:
+    """Judge samples by the default limits; `labels`, int32 [samples], were requested."""
+    scored = scores.score(reference, _cut(seen, reference.count), labels)
+    model = dataclasses.replace(scored, values={**scored.values, Quantity("bad_samples"): around(0, 0.0)})
     config = EvaluateConfig(checkpoint="-", dataset="-", embedding="-", evaluation="-", uncertified=JUDGE)
-    uncertified = f"{count:,} test images" if count < CERTIFIED else ""
-    results = {}
-    for index, (name, draw) in enumerate(generators.items()):
-        scored = scores.score(reference, draw(pools, labels, free, np.random.default_rng([*seed, index])))
-        model = dataclasses.replace(scored, values={**scored.values, Quantity("bad_samples"): around(0, 0.0)})
-        results[name] = judge(model, reference.floor, None, config, uncertified)
-    return results
+    uncertified = f"{reference.count:,} test images" if reference.count < CERTIFIED else ""
+    return judge(model, reference.floor, None, config, uncertified)
+
+
+def _cut(seen: Seen, count: int) -> Seen:
+    """Return the images in the first directions of the whitening, of which there are fewer with few test images."""
+    directions = max(1, min(_DIRECTIONS, count // _IMAGES_PER_DIRECTION))
+    return Seen({space: values[:, :directions] for space, values in seen.features.items()}, seen.images)
+
+
+def broken_rules(verdict: Verdict) -> dict[str, str]:
+    """Return the outcome of each rule that did not pass."""
+    return {rule.quantity.name: rule.outcome for rule in verdict.rules if rule.outcome != PASSED}
 
 
 def make_pools(dataset: Path, checkpoint: str, embedding: feature_spaces.FeatureSpaces) -> tuple[Pools, np.ndarray]:
     real, labels = stages.load_split(dataset, "validation")
     train, train_labels = (array[:SAMPLES] for array in stages.load_split(dataset, "train"))
-    pools = dict(images_of_pools(real, labels, train, train_labels))
-    pools["trained"] = stages.draw(checkpoint, 2 * SAMPLES)
-    return {
-        name: scores.see(embedding, np.array_split(images, len(images) // 500), name) for name, images in pools.items()
-    }, labels
+    pools = {
+        name: see(embedding, images, name)
+        for name, images in images_of_pools(Pictures(real, labels, train, train_labels, len(real)))
+    }
+    return {**pools, "trained": see(embedding, stages.draw(checkpoint, 2 * SAMPLES), "trained")}, labels
+
+
+def see(embedding: feature_spaces.FeatureSpaces, images: np.ndarray, kind: str) -> Seen:
+    return scores.see(embedding, np.array_split(images, -(-len(images) // 500)), kind)
 
 
 def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools, labels: np.ndarray) -> None:
@@ -177,9 +180,8 @@ def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools
             results = verdicts(embedding, pools, labels, missing, count, (SEED, count, trial))
             with (root / "results.jsonl").open("a") as file:
                 for name, verdict in results.items():
-                    broken = {rule.quantity.name: rule.outcome for rule in verdict.rules if rule.outcome != "passed"}
                     row = {"seed": SEED, "images": count, "trial": trial, "generator": name}
-                    print(json.dumps({**row, "verdict": verdict.verdict, "broken": broken}), file=file)
+                    print(json.dumps({**row, "verdict": verdict.verdict, "broken": broken_rules(verdict)}), file=file)
         print(f"trial {trial + 1}", file=sys.stderr, flush=True)
 
 
