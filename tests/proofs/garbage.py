@@ -32,19 +32,23 @@ Row = dict[str, Any]
 Cell = tuple[int, int]  # number of test images, and draw
 
 
-def split(dataset: Path) -> tuple[Pictures, np.ndarray]:
-    """Return what garbage is made of, and other images that no network was trained on, to test with."""
+def split(dataset: Path) -> tuple[Pictures, np.ndarray, np.ndarray]:
+    """Return what garbage is made of, and other images that no network was trained on, to test with, and labels."""
     train, train_labels = stages.load_split(dataset, "train")
     parts = [stages.load_split(dataset, name) for name in ("validation", "test")]
     unseen, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.random.default_rng(SEED).permutation(len(unseen))
     test, rest = np.split(order, [min(max(COUNTS), len(unseen) // 2)])
     count = min(small_data.SAMPLES, len(rest))
-    return Pictures(unseen[rest], labels[rest], train, train_labels, count), unseen[test]
+    return Pictures(unseen[rest], labels[rest], train, train_labels, count), unseen[test], labels[test]
 
 
 def references(
-    embedding: feature_spaces.FeatureSpaces, pictures: Pictures, test: np.ndarray, cells: Iterable[Cell]
+    embedding: feature_spaces.FeatureSpaces,
+    pictures: Pictures,
+    test: np.ndarray,
+    labels: np.ndarray,
+    cells: Iterable[Cell],
 ) -> dict[Cell, Reference]:
     """Return what to measure by: for each cell new test images, as many training images, and noise."""
     noise = np.random.default_rng(SEED).integers(0, 256, test.shape, np.uint8)
@@ -54,7 +58,8 @@ def references(
         random = np.random.default_rng([SEED, count, draw])
         drawn, rows = (random.permutation(len(seen))[:count] for seen in (train, real))
         sets = train, drawn, real.rows(rows), noisy.rows(np.arange(count))
-        measured[count, draw] = small_data.make_reference(embedding, *sets, draw)
+        asked = labels[rows] if pictures.classes > 1 else None
+        measured[count, draw] = small_data.make_reference(embedding, *sets, draw, asked)
     return measured
 
 
@@ -63,6 +68,7 @@ def run(
     embedding: feature_spaces.FeatureSpaces,
     pictures: Pictures,
     test: np.ndarray,
+    labels: np.ndarray,
     kinds: Sequence[Kind],
     counts: Sequence[int],
 ) -> None:
@@ -75,13 +81,13 @@ def run(
         for strength in kind.strengths
         if (wanted := [cell for cell in cells if (kind.name, strength, *cell) not in finished])
     }
-    measured = references(embedding, pictures, test, cells) if missing else {}
+    measured = references(embedding, pictures, test, labels, cells) if missing else {}
     for (kind, strength), wanted in missing.items():
-        images, labels = kind.planted(pictures, strength, SEED)
+        images, requested = kind.planted(pictures, strength, SEED)
         planted = small_data.see(embedding, images, kind.name)
         for count, draw in wanted:
-            order = np.random.default_rng([SEED, count, draw]).permutation(len(labels))
-            asked = labels[order] if pictures.classes > 1 else None
+            order = np.random.default_rng([SEED, count, draw]).permutation(len(requested))
+            asked = requested[order] if pictures.classes > 1 else None
             verdict = small_data.verdict_on(measured[count, draw], planted.rows(order), asked)
             row = {"kind": kind.name, "strength": strength, "images": count, "draw": draw, "verdict": verdict.verdict}
             with (root / "results.jsonl").open("a") as file:
@@ -123,8 +129,8 @@ def prove(options: argparse.Namespace) -> list[str]:
     root = options.root / "garbage"
     dataset = stages.make_dataset(options, root, validation_fraction=small_data.UNSEEN)
     embedding = feature_spaces.load(stages.make_embedding(root, dataset))
-    pictures, test = split(dataset)
+    pictures, test, labels = split(dataset)
     kinds = [REAL, *(kind for kind in KINDS if kind.fits(pictures))]
     counts = [count for count in COUNTS if count <= min(len(test), len(pictures.train))]
-    run(root, embedding, pictures, test, kinds, counts)
+    run(root, embedding, pictures, test, labels, kinds, counts)
     return violations(small_data.read_results(root), kinds, counts)

@@ -129,11 +129,23 @@ def verdicts(
 
 
 def make_reference(
-    embedding: feature_spaces.FeatureSpaces, train: Seen, drawn: np.ndarray, test: Seen, noise: Seen, seed: int
+    embedding: feature_spaces.FeatureSpaces,
+    train: Seen,
+    drawn: np.ndarray,
+    test: Seen,
+    noise: Seen,
+    seed: int,
+    labels: np.ndarray | None = None,
 ) -> scores.Reference:
-    """Measure test images in as many directions as the embedding of so few images has."""
+    """Measure test images in as many directions as the embedding of so few images has.
+
+    `drawn` are the rows of training images to compare with them; `labels` are their classes, int32 [n].
+    """
     train, test, noise = (_cut(seen, len(test)) for seen in (train, test, noise))
-    return scores.Reference(embedding, train, np.arange(len(train)), drawn, test, noise, seed)
+    others = np.delete(np.arange(len(train)), drawn)
+    first = next(iter(train.features.values()))
+    searched = np.concatenate([drawn, others])
+    return scores.Reference(embedding, train.rows(drawn), first[others], searched, test, noise, seed, labels)
 
 
 def verdict_on(reference: scores.Reference, seen: Seen, labels: np.ndarray | None = None) -> Verdict:
