@@ -24,11 +24,10 @@ from PIL import features
 from components.core import errors
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape, Manifest
-from components.core.data import tfrecord
+from components.core.data import pixels, tfrecord
 from components.core.errors import DataError, TransientError
 from components.core.sources import source_listing
 from components.core.storage import atomic_files, digests
-from components.preprocess.decode import pixels
 
 log = logging.getLogger(__name__)
 

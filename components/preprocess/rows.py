@@ -20,11 +20,12 @@ import numpy as np
 
 from components.core import errors
 from components.core.artifacts.datasets import ImageShape
+from components.core.data import pixels
+from components.core.data.pixels import Decoded, UndecodableImage
 from components.core.errors import DataError
 from components.preprocess import placement, reuse
 from components.preprocess.attempt_files import AttemptFiles, FilePart
-from components.preprocess.decode import pixels, pool
-from components.preprocess.decode.pixels import Decoded, UndecodableImage
+from components.preprocess.decode import pool
 from components.preprocess.formats import survey
 from components.preprocess.formats.splits_and_labels import Original
 from components.preprocess.formats.survey import ImagesPart, Part

@@ -10,6 +10,7 @@ from components.core import settings
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape, Manifest, Split
 from components.core.artifacts.made_once import made_once
+from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import printable
@@ -21,7 +22,7 @@ from components.core.storage.location import Location, Written
 from components.preprocess import attempt_files, download, leaks, placement, reuse
 from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.decode import pixels, pool
+from components.preprocess.decode import pool
 from components.preprocess.formats.survey import Survey, survey
 from components.preprocess.placement import Plan
 from components.preprocess.rows import MOST_QUARANTINED, Outcome

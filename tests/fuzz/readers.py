@@ -24,11 +24,11 @@ from PIL import Image, PngImagePlugin
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
+from components.core.data import pixels
 from components.core.errors import ConfigError, DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
-from components.preprocess.decode import pixels
 from components.preprocess.formats import archives, label_files, survey
 from components.preprocess.formats.splits_and_labels import Original
 from tests.faults.damage.image_cases import CASES

@@ -13,12 +13,12 @@ from PIL import Image
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
+from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.decode import pixels
 from tests.faults.damage.image_cases import CASES, NOISE, blank_png, chunk, gray, png, saved
 
 
@@ -34,7 +34,7 @@ def test_16_bit_color_keeps_every_level_and_is_one_off_at_most() -> None:
 
 _MEMORY = """
 import pathlib, re, sys
-from components.preprocess.decode import pixels
+from components.core.data import pixels
 from components.core.artifacts.datasets import ImageShape
 for path in sys.argv[1:]:
     content = pathlib.Path(path).read_bytes()

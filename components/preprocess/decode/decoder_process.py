@@ -11,7 +11,7 @@ import signal
 import warnings
 from multiprocessing.connection import Connection
 
-from components.preprocess.decode import pixels
+from components.core.data import pixels
 
 READY = b"ready"
 OUT_OF_MEMORY = 77  # exit status

@@ -17,9 +17,9 @@ from typing import TypeVar
 
 from components.core import concurrent
 from components.core.artifacts.datasets import ImageShape
+from components.core.data.pixels import Decoded, UndecodableImage
 from components.core.errors import TransientError
 from components.preprocess.decode import decoder_process
-from components.preprocess.decode.pixels import Decoded, UndecodableImage
 
 Tag = TypeVar("Tag")
 IMAGES_AT_ONCE = 50  # in a batch

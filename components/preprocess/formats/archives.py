@@ -15,10 +15,10 @@ import zipfile
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
+from components.core.data.pixels import LARGEST_FILE
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
 from components.core.sources.source_listing import first_names, is_image_name
-from components.preprocess.decode.pixels import LARGEST_FILE
 from components.preprocess.formats.stacks import open_unpacked
 
 log = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy
 
+from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
 from components.core.sources.source_listing import first_names
-from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
 from components.preprocess.formats.splits_and_labels import Label, split_of
 from components.preprocess.formats.stacks import Example, Stack

@@ -18,9 +18,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
-from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
 from components.preprocess.formats.splits_and_labels import Label
 from components.preprocess.formats.stacks import Example, Stack

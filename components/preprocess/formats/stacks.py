@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import IO, BinaryIO, cast
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.data import tfrecord
+from components.core.data import pixels, tfrecord
 from components.core.errors import DataError, StageError
 from components.core.sources.files import SourceFile, open_file, printable
-from components.preprocess.decode import pixels
 from components.preprocess.formats.splits_and_labels import Label, split_of
 
 Example = tuple[bytes, Label]  # an image and its label

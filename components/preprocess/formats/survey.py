@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
+from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, contents_of, printable
 from components.core.sources.source_listing import Listing, first_names
-from components.preprocess.decode import pixels
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
 from components.preprocess.formats import archives, idx, label_files, npz, parquet, splits_and_labels, tfrecords
 from components.preprocess.formats.archives import Member

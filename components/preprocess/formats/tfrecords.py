@@ -11,10 +11,9 @@ from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
 
-from components.core.data import tfrecord
+from components.core.data import pixels, tfrecord
 from components.core.errors import DataError
 from components.core.sources.files import printable
-from components.preprocess.decode import pixels
 from components.preprocess.formats import stacks
 from components.preprocess.formats.stacks import Example, Stack
 

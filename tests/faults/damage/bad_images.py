@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from components.preprocess.decode.pixels import Decoded, UndecodableImage
+from components.core.data.pixels import Decoded, UndecodableImage
 from tests.faults.counts import Counts
 from tests.faults.damage import broken_decoder
 from tests.faults.damage.corruption import damages

@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image, PngImagePlugin
 
 from components.core.artifacts.datasets import ImageShape
+from components.core.data.pixels import Decoded, UndecodableImage
 from components.preprocess.decode import pool
-from components.preprocess.decode.pixels import Decoded, UndecodableImage
 from tests.faults.damage.image_cases import saved
 
 SHAPE = ImageShape(6, 5, 3)

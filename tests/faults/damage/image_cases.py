@@ -11,8 +11,8 @@ import numpy as np
 from PIL import Image
 
 from components.core.artifacts.datasets import ImageShape
-from components.preprocess.decode import pixels
-from components.preprocess.decode.pixels import UndecodableImage
+from components.core.data import pixels
+from components.core.data.pixels import UndecodableImage
 
 SHAPE = ImageShape(16, 16, 3)  # of every case
 LEVELS = np.arange(256).reshape(16, 16)

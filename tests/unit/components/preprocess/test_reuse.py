@@ -14,6 +14,7 @@ import pytest
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
+from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources import files, source_listing
 from components.core.sources.files import SourceFile
@@ -22,7 +23,7 @@ from components.core.storage.location import Location
 from components.preprocess import reuse
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from components.preprocess.decode import pixels, pool
+from components.preprocess.decode import pool
 from components.preprocess.formats.survey import ImagesPart
 from tests.fakes.gcs.server import Server
 from tests.inputs.sources import make_rows, picture, plan

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
+from components.core.data import pixels
 from components.core.sources.files import SourceFile
 from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles
-from components.preprocess.decode import pixels
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
 from components.preprocess.placement import Plan, divide

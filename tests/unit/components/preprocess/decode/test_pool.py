@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from components.core.artifacts.datasets import ImageShape
+from components.core.data import pixels
 from components.core.errors import TransientError
-from components.preprocess.decode import pixels, pool
+from components.preprocess.decode import pool
 from tests.faults.damage.broken_decoder import SHAPE, broken_decoder, decode, png
 
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources import source_listing
-from components.preprocess.decode import pixels
 from components.preprocess.formats.survey import survey
 from tests.inputs.sources import picture, read_source
 

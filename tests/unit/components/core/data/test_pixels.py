@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
 from components.core.artifacts.datasets import ImageShape
-from components.preprocess.decode import pixels
+from components.core.data import pixels
 from tests.faults.damage.image_cases import saved
 
 RAMP = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
