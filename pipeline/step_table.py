@@ -143,6 +143,8 @@ STEPS = (
             "embedding_digest": "{embed.embedding_digest}",
             "evaluation": "{root}/evaluations",
             "registry": _REGISTRY,
+            "samples": "",
+            "against": "",
         },
         conditions=(_ANYTHING_NEW,),
         cached=False,

@@ -1,7 +1,9 @@
 """Settings of the evaluate stage."""
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from components.core.settings import Config, Setting
@@ -15,9 +17,17 @@ _fraction = functools.partial(Setting, at_least=0.0, at_most=1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig(Config):
-    """Score samples of a checkpoint, and of the champion, against test images, and give a verdict."""
+    """Score samples of a checkpoint or of another model, and of the champion, against test images; give a verdict."""
 
-    checkpoint: Annotated[str, _folder("Folder of the checkpoint to judge.")]
+    checkpoint: Annotated[str, _folder("Folder of the checkpoint to judge; none when empty.")] = ""
+    samples: Annotated[
+        str,
+        _folder(
+            "Images that another model drew, to judge in place of a checkpoint: FILE.npz with uint8 `images` and "
+            "perhaps `labels`, or a folder of image files, with a folder for each class or without."
+        ),
+    ] = ""
+    against: Annotated[str, _folder("Such images, which `samples` must be better than; none when empty.")] = ""
     dataset: Annotated[str, _folder("Folder of the dataset.")]
     embedding: Annotated[str, _folder("Folder of the embedding.")]
     evaluation: Annotated[
@@ -84,3 +94,20 @@ class EvaluateConfig(Config):
         ),
     ] = "hold"
     seed: Annotated[int, Setting("Seed of the samples.", at_least=0, below=2**31)] = 0
+
+    @property
+    def images(self) -> dict[str, Path]:
+        """The images of other models, by the setting that gives them."""
+        return {name: Path(getattr(self, name)) for name in ("samples", "against") if getattr(self, name)}
+
+    def joint_problems(self) -> Iterator[str]:
+        if bool(self.samples) == bool(self.checkpoint):
+            both = f"{self.samples} and {self.checkpoint}" if self.samples else "neither"
+            yield f"either samples or checkpoint must be given, got {both}"
+        for name, path in self.images.items():
+            if not path.exists():
+                yield f"{name} must be FILE.npz or a folder, on this machine, got {path}, which does not exist"
+        if self.against and not self.samples:
+            yield f"against must be given with samples, got {self.against} alone"
+        if self.against and self.registry:
+            yield f"against replaces the champion of registry, got {self.against} and {self.registry}; leave out one"

@@ -2,10 +2,12 @@
 
 import dataclasses
 import logging
+from collections.abc import Mapping
 
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, models, training_log
 from components.core.errors import ConfigError, DataError
 from components.core.registry import registry
+from components.core.storage import atomic_files, digests
 from components.core.storage.location import Location
 from components.evaluate.config import EvaluateConfig
 
@@ -27,19 +29,22 @@ class PublishedChampion:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inputs:
-    checkpoint: checkpoints.Manifest
+    checkpoint: checkpoints.Manifest | None  # None if images of another model are judged
     manifest: datasets.Manifest
     embedding: embeddings.Manifest
     champion: PublishedChampion | None  # None if absent
+    images: Mapping[str, str]  # digests of the images of other models, by the setting that gives them
 
     @property
     def digests(self) -> dict[str, str]:
         """Digests of the inputs, by the name of the field in the evaluation's manifest."""
         return {
-            "checkpoint_digest": self.checkpoint.digest,
+            "checkpoint_digest": self.checkpoint.digest if self.checkpoint else "",
+            "samples_digest": self.images.get("samples", ""),
             "dataset_digest": self.manifest.digest,
             "embedding_digest": self.embedding.digest,
-            "champion_digest": self.champion.digest if self.champion else evaluations.NO_CHAMPION,
+            "champion_digest": self.images.get("against", evaluations.NO_CHAMPION),
+            **({"champion_digest": self.champion.digest} if self.champion else {}),
         }
 
     @property
@@ -54,13 +59,15 @@ class Inputs:
 
 def read_inputs(config: EvaluateConfig) -> Inputs:
     """Read the inputs, and refuse those that do not belong together."""
-    checkpoint = checkpoints.Manifest.fetch(config.checkpoint, config.checkpoint_digest)
+    checkpoint = None
+    if config.checkpoint:
+        checkpoint = checkpoints.Manifest.fetch(config.checkpoint, config.checkpoint_digest)
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
     embedding = embeddings.Manifest.fetch(config.embedding, config.embedding_digest)
     strangers = [
         f"{name} was made of dataset {digest}, but {config.dataset} is {manifest.digest}; give one made of it"
         for name, digest in (
-            (f"checkpoint {config.checkpoint}", checkpoint.dataset_digest),
+            (f"checkpoint {config.checkpoint}", checkpoint.dataset_digest if checkpoint else manifest.digest),
             (f"embedding {config.embedding}", embedding.dataset_digest),
         )
         if digest != manifest.digest
@@ -69,7 +76,11 @@ def read_inputs(config: EvaluateConfig) -> Inputs:
         raise ConfigError(*strangers)
     _require_certified(config.embedding, embedding)
     champion = read_champion(config.registry) if config.registry else None
-    return Inputs(checkpoint=checkpoint, manifest=manifest, embedding=embedding, champion=champion)
+    images = {  # of a folder over names and content
+        name: digests.digest_of(atomic_files.files_in(path)) if path.is_dir() else digests.sha256_of_file(path)
+        for name, path in config.images.items()
+    }
+    return Inputs(checkpoint=checkpoint, manifest=manifest, embedding=embedding, champion=champion, images=images)
 
 
 def looked_through(image: datasets.ImageShape) -> int:
@@ -82,14 +93,21 @@ class LocalFiles:
 
     def __init__(self, config: EvaluateConfig, inputs: Inputs) -> None:
         from components.evaluate.report import training_folder  # here, so that a finished evaluation is found at once
+        from components.evaluate.scoring import samples
 
         checkpoint, manifest = Location.of(config.checkpoint), inputs.manifest
         self.checkpoint, self.embedding = checkpoint.path, Location.of(config.embedding).path
         # All shards but those of which the report shows nothing.
         shown = manifest.splits["validation"].first_shards(looked_through(manifest.image))
         self.dataset = datasets.fetch(config.dataset, [*manifest.shards("train", "test"), *shown])
-        samples = checkpoint.parent / training_log.SAMPLES
-        self.timeline = training_folder.timeline(samples.files(), samples.content, inputs.checkpoint.step)
+        self.images = {
+            setting: samples.read(setting, path, manifest, config.sample_count, config.seed)
+            for setting, path in config.images.items()
+        }
+        self.timeline = []
+        if inputs.checkpoint:
+            sheets = checkpoint.parent / training_log.SAMPLES
+            self.timeline = training_folder.timeline(sheets.files(), sheets.content, inputs.checkpoint.step)
 
 
 def _require_certified(location: str, embedding: embeddings.Manifest) -> None:

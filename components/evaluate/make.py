@@ -32,10 +32,11 @@ _PICTURE_BYTES = 1_000_000  # for all sheets together, so that the page stays sm
 
 def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path) -> None:
     """Make an evaluation in a folder."""
-    splits = inputs.manifest.splits
-    count = scores.image_count(config.sample_count, splits["train"].records, splits["test"].records)
+    splits, checkpoint = inputs.manifest.splits, inputs.checkpoint
+    least = min([config.sample_count, *(len(samples.images) for samples in files.images.values())])
+    count = scores.image_count(least, splits["train"].records, splits["test"].records)
     if count < config.sample_count:
-        log.info("evaluate: distances are those of the first %d samples, as there are no more real images", count)
+        log.info("evaluate: distances are those of the first %d samples, as there are no more images", count)
     train = dataset_reader.load_split(files.dataset, inputs.manifest, "train")
     test = dataset_reader.load_split(files.dataset, inputs.manifest, "test")
     data = dataset_section.of(files.dataset, inputs.manifest, {"train": train, "test": test})
@@ -43,31 +44,34 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
         feature_spaces.load(files.embedding), train[0], test[0], count, config.seed, test[1]
     )
 
-    generator = candidates.averaged(files.checkpoint, inputs.checkpoint)
+    others = {setting: candidates.stored(samples, inputs.manifest.classes) for setting, samples in files.images.items()}
+    generator = candidates.averaged(files.checkpoint, checkpoint) if checkpoint else others["samples"]
     model = candidates.score(generator, reference, train[0], inputs.manifest, config.sample_count, "samples")
-    rival, champion = _score_champion(config, inputs, reference, train[0], model)
-    version = rival.version if rival else 0
+    rival, champion = _score_champion(config, inputs, others.get("against"), reference, train[0], model)
+    version, rival_name = (rival.version, rival.name) if rival else (0, "")
     verdict = judge(model.scores, reference.floor, rival, config, inputs.uncertified)
     verdict = dataclasses.replace(verdict, reasons=verdict.reasons + inputs.embedding.remarks)
-    numbers = _numbers(config, inputs, reference, model, champion)
-    evaluated, trained = settings.values_in_key(config), inputs.checkpoint.settings
-    step = inputs.checkpoint.step
+    numbers = _numbers(inputs, reference, model, champion)
+    evaluated, trained = settings.values_in_key(config), checkpoint.settings if checkpoint else {}
     training = {
-        "step": step,
+        "step": numbers["step"],
         "settings": trained,
-        "log": training_folder.read_log(files.checkpoint, step),
-        "warnings": training_folder.read_warnings(files.checkpoint, step),
+        "log": training_folder.read_log(files.checkpoint, checkpoint.step) if checkpoint else [],
+        "warnings": training_folder.read_warnings(files.checkpoint, checkpoint.step) if checkpoint else None,
     }
-    origin = lineage.of(inputs.manifest.to_json(), inputs.checkpoint.to_json(), inputs.embedding.to_json())
+    judged = checkpoint.to_json() if checkpoint else {}
+    origin = lineage.of(inputs.manifest.to_json(), judged, inputs.embedding.to_json())
     lineage_rows = lineage_table.rows(origin)
+    compared = inputs.images if config.against else {**inputs.images, "champion": inputs.digests["champion_digest"]}
     page = pages.render(
         _REPORT,
+        subject=evaluations.subject(training["step"]),
         numbers=numbers,
         verdict=verdict,
         once_in=round(1 / intervals.LEVEL),
-        tables=_metric_tables(reference, model, champion, version),
-        grids=_pictures(model, champion, test[0]),
-        group_chart=_group_chart(numbers["groups"]),
+        tables=_metric_tables(reference, model, champion, rival_name),
+        grids=_pictures(model, champion, rival_name, test[0]),
+        group_chart=_group_chart(numbers["groups"], rival_name),
         splits=datasets.SPLITS,
         data=data,
         timeline=files.timeline,
@@ -77,7 +81,7 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
             {"name": name, "evaluation": evaluated.get(name, ""), "training": trained.get(name, "")}
             for name in sorted(evaluated.keys() | trained.keys())
         ],
-        lineage_rows=[*lineage_rows, lineage_table.Row("champion", inputs.digests["champion_digest"])],
+        lineage_rows=[*lineage_rows, *(lineage_table.Row(*row) for row in compared.items())],
         libraries=lineage_table.libraries_of(lineage_rows),
     )
     atomic_files.write_json(folder / evaluations.METRICS, numbers)
@@ -100,26 +104,30 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
 
 
 def _score_champion(
-    config: EvaluateConfig, inputs: Inputs, reference: scores.Reference, train: np.ndarray, model: Candidate
+    config: EvaluateConfig,
+    inputs: Inputs,
+    against: candidates.Generator | None,
+    reference: scores.Reference,
+    train: np.ndarray,
+    model: Candidate,
 ) -> tuple[ScoredChampion | None, Candidate | None]:
-    """Score the published champion like the model, unless that is pointless or impossible."""
-    published = inputs.champion
-    if published is None:
-        return None, None
-    incomparable = _incomparable(published, inputs)
-    if incomparable is None:
+    """Score the published champion, unless that is pointless or impossible, or the images in its place."""
+    published, generator = inputs.champion, against
+    incomparable = _incomparable(published, inputs) if published else None
+    if published and incomparable is None:
         try:
             folder = registry.version_location(config.registry, published.version).path
             generator = candidates.published(folder, models.Manifest.of(folder, published.digest))
         except DataError as error:
             published = unreadable_champion(config.registry, error)
             incomparable = _incomparable(published, inputs)
-    if incomparable:
-        return ScoredChampion(version=published.version, incomparable=incomparable), None
-    kind = "samples of the champion"
+    version = published.version if published else 0
+    if generator is None:
+        return ScoredChampion(version=version, incomparable=incomparable) if incomparable else None, None
+    kind = "samples to compare with"
     candidate = candidates.score(generator, reference, train, inputs.manifest, config.sample_count, kind)
     differences = scores.differences(model.scores, candidate.scores, reference)
-    return ScoredChampion(version=published.version, blocks=candidate.scores.blocks, differences=differences), candidate
+    return ScoredChampion(version=version, blocks=candidate.scores.blocks, differences=differences), candidate
 
 
 def _incomparable(published: PublishedChampion, inputs: Inputs) -> Rule | None:
@@ -128,14 +136,14 @@ def _incomparable(published: PublishedChampion, inputs: Inputs) -> Rule | None:
         return fact("champion", f"cannot be read: {published.problem}", "a readable one")
     if published.model.image != inputs.manifest.image:
         return fact("champion", f"draws images of {published.model.image}", f"images of {inputs.manifest.image}")
-    if published.model.checkpoint_digest == inputs.checkpoint.digest:
+    if inputs.checkpoint and published.model.checkpoint_digest == inputs.checkpoint.digest:
         value = f"is already the champion, version {published.version}"
         return fact("checkpoint", value, "a new one", evaluations.HELD)
     return None
 
 
 def _numbers(
-    config: EvaluateConfig, inputs: Inputs, reference: scores.Reference, model: Candidate, champion: Candidate | None
+    inputs: Inputs, reference: scores.Reference, model: Candidate, champion: Candidate | None
 ) -> dict[str, Any]:
     """Return the JSON value of metrics.json."""
 
@@ -151,8 +159,8 @@ def _numbers(
     }
     bins = [f"bin {index + 1}" for index in range(reference.groups.count)]
     return {
-        "step": inputs.checkpoint.step,
-        "samples": config.sample_count,
+        "step": inputs.checkpoint.step if inputs.checkpoint else None,
+        "samples": model.count,
         "compared": reference.count,
         "copy_search": {"searched": len(reference.searched), "of": inputs.manifest.splits["train"].records},
         "low_n": reference.count < scores.ENOUGH,
@@ -179,14 +187,14 @@ def _numbers(
     }
 
 
-def _pictures(model: Candidate, champion: Candidate | None, test: np.ndarray) -> list[dict[str, Any]]:
-    """Return the sheets of images as `png`, each with its `caption`."""
+def _pictures(model: Candidate, champion: Candidate | None, name: str, test: np.ndarray) -> list[dict[str, Any]]:
+    """Return the sheets of images as `png`, each with its `caption`; `name` is the champion's."""
     sheets = [("samples of this model", model.first, 0)]
     if model.rows is not None:
         caption = "samples of this model by class or cluster: a row each, all from the same latents"
         sheets.append((caption, model.rows, GRID_COLUMNS))
     if champion:
-        sheets.append(("samples of the champion, from the same latents", champion.first, 0))
+        sheets.append((f"samples to compare with: {name}", champion.first, 0))
     sheets.append(("real test images", test[:GRID_COUNT], 0))
     if model.copies is not None:
         caption = "the samples nearest to a training image, each with that image to its right"
@@ -198,12 +206,12 @@ def _pictures(model: Candidate, champion: Candidate | None, test: np.ndarray) ->
 
 
 def _metric_tables(
-    reference: scores.Reference, model: Candidate, champion: Candidate | None, version: int
+    reference: scores.Reference, model: Candidate, champion: Candidate | None, name: str
 ) -> list[dict[str, Any]]:
-    """Return the tables of `metric_labels`, each with a note on its space; `version` is the champion's."""
+    """Return the tables of `metric_labels`, each with a note on its space; `name` is the champion's."""
     columns = {"this model": model.scores.numbers}
     if champion:
-        columns[f"champion, version {version}"] = champion.scores.numbers
+        columns[name] = champion.scores.numbers
     columns |= {"real images": reference.floor.numbers, "noise": reference.noise.numbers}
     floors = reference.formula_floors
     notes = {
@@ -214,9 +222,9 @@ def _metric_tables(
     return metric_labels.tables(columns, notes)
 
 
-def _group_chart(groups: dict[str, Any]) -> bytes:
-    """Return a chart of the shares of classes or bins, from the `groups` of `metrics.json`."""
-    names = {"real": "test images", "model": "samples", "champion": "champion's samples"}
+def _group_chart(groups: dict[str, Any], name: str) -> bytes:
+    """Return a chart of the shares of classes or bins, from `groups` of `metrics.json`; `name` is the champion's."""
+    names = {"real": "test images", "model": "samples", "champion": name}
     bars, lines = (
         {text: np.array(shares[name]) for name, text in names.items() if shares[name] is not None}
         for shares in (groups, groups["known"])

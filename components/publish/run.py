@@ -114,6 +114,11 @@ def _require_promoted(
     config: PublishConfig, model: models.Manifest, evaluation: evaluations.Manifest
 ) -> lineage.Lineage:
     """Return the lineage of an evaluation that promotes this model; refuse any other."""
+    if evaluation.samples_digest:
+        raise ConfigError(
+            f"evaluation {config.evaluation} judges images of another model, which cannot be published; give one "
+            f"that judges the checkpoint of {config.model}"
+        )
     if evaluation.checkpoint_digest != model.checkpoint_digest:
         raise ConfigError(
             f"evaluation {config.evaluation} judges checkpoint {evaluation.checkpoint_digest}, but model "

@@ -26,6 +26,7 @@ class Evaluation:
         self.metrics = atomic_files.read_json(folder.path / evaluations.METRICS, "evaluation")
         # `step`, `settings`, and the rows of the curves, as `log`.
         self.training = atomic_files.read_json(folder.path / evaluations.TRAINING, "evaluation")
+        self.subject = evaluations.subject(self.training["step"])
         self.samples = (folder.path / evaluations.SAMPLES).read_bytes()  # a sheet, PNG
 
     def scores(self, images: str) -> metric_labels.Column:
@@ -112,7 +113,7 @@ def _contents(runs: Runs) -> dict[str, Any]:
     samples = []
     for name, run in runs.items():
         png = grids.shrunk_sheet(run.samples, _SAMPLES_BYTES // len(runs))
-        samples.append({"caption": f"{name}, step {run.training['step']:,}", "png": png})
+        samples.append({"caption": f"{name}, {run.subject}", "png": png})
     return {
         "runs": runs,
         "differences": _differences(runs),

@@ -8,7 +8,7 @@ from pipeline import verbs
 from pipeline.local import processes
 
 _TEXTS = {
-    "evaluate": "judge a checkpoint",
+    "evaluate": "judge a checkpoint, or images of another model",
     "sample": "draw images from the registry's champion",
     "report": "compare runs in one HTML page (report compare 1 2)",
     "selfcheck": "prove on this machine that training is exact on any number of replicas",

@@ -104,4 +104,5 @@ def _value_or_stand_in(field: Field, step: Step, values: dict[str, Any]) -> Any:
     """Return the value for a stage, or a harmless one if it is made later, missing or wrong."""
     with contextlib.suppress(KeyError, ValueError):
         return settings.parse_value(field, step_table.filled(step.inputs[field.name], values))
-    return _PLACEHOLDER if field.required else field.default
+    is_made = any("." in name for name in step_table.names_in(step.inputs.get(field.name)))
+    return _PLACEHOLDER if field.required or is_made else field.default

@@ -111,3 +111,12 @@ def test_an_evaluation_that_was_changed_is_not_published(judged: Judged) -> None
         with pytest.raises(DataError, match=message):
             publish.run(config)
     assert not registry.versions(config.registry)
+
+
+def test_images_of_another_model_are_not_published(judged: Judged) -> None:
+    config = judged(0)
+    path = Path(config.evaluation) / evaluations.MANIFEST
+    artifacts.seal(path, artifacts.unsealed(path), checkpoint_digest="", samples_digest="e" * 64)
+    with pytest.raises(ConfigError, match="images of another model"):
+        publish.run(config)
+    assert not registry.versions(config.registry)

@@ -27,25 +27,32 @@ class Manifest(manifest.Manifest):
     KIND = "evaluation"
     VERSION = 2
     NOT_IN_DIGEST = ("source",)
+    LEFT_OUT_IF_EMPTY = ("samples_digest",)
 
     verdict: str  # `PROMOTE`, `HOLD` or `REJECT`
     reasons: list[str]  # sentences
     rules: list[dict[str, Any]]  # `rule`, `value`, `low` and `high` (its confidence interval), `limit`, `outcome`
-    checkpoint_digest: str
+    checkpoint_digest: str  # empty if images of another model were judged
     dataset_digest: str
     embedding_digest: str
-    champion_digest: str  # of the model that was champion then; `NO_CHAMPION` if there was none
+    champion_digest: str  # of the champion's model then, or of other images in its place; `NO_CHAMPION` for none
     champion_version: int  # 0 if there was none
     settings: dict[str, Any]  # that decide the result
     files: dict[str, str]  # sha256 of every other file, by name
     uncertified: str = ""  # why the embedding has no certificate, such as `34 test images, 2,000 needed`
     source: str = ""  # location of the images
+    samples_digest: str = ""  # of the images of another model, if these were judged
 
     @property
     def content(self) -> dict[str, Any]:
         """The part of the JSON value that decides the digest: without the informative files."""
         decisive = {name: sha256 for name, sha256 in self.files.items() if name not in _FOR_THE_RECORD}
         return {**super().content, "files": decisive}
+
+
+def subject(step: int | None) -> str:
+    """Return what was judged, in words: a step of a training, or images of another model."""
+    return "samples of another model" if step is None else f"step {step:,}"
 
 
 def distance_ratio(folder: Path) -> float | None:

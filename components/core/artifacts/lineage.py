@@ -27,7 +27,7 @@ class Lineage(Manifest):
     VERSION = 1
 
     dataset: dict[str, Any]  # without fields that may differ between datasets of the same content
-    checkpoint: dict[str, Any]
+    checkpoint: dict[str, Any]  # empty if images of another model were judged
     embedding: dict[str, Any]
     made_with: dict[str, Any]
 

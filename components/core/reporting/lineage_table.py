@@ -44,11 +44,12 @@ def libraries_of(rows: list[Row]) -> dict[str, str]:
 def rows(lineage: Lineage) -> list[Row]:
     """Return the rows of an evaluation and of all that it was made from."""
     source, by_name = lineage.dataset["source"], lineage.digests
-    dataset, *others = (row(name, by_name[name], getattr(lineage, name).get(digests.MADE_WITH, {})) for name in PARENTS)
+    parents = {name: record for name in PARENTS if (record := getattr(lineage, name))}  # some have no checkpoint
+    dataset, *others = (row(name, by_name[name], record.get(digests.MADE_WITH, {})) for name, record in parents.items())
     return [
         Row(f"source ({source['kind']})", source.get("fingerprint", UNKNOWN)),
         dataset,
-        *initial_checkpoint(lineage.checkpoint["settings"]),
+        *initial_checkpoint(lineage.checkpoint.get("settings", {})),
         *others,
         row("evaluation", "", lineage.made_with),
     ]

@@ -45,12 +45,16 @@ class Rule:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoredChampion:
-    """The published champion, scored in the same run if it can be compared with."""
+    """The published champion, or images in its place, scored in the same run if it can be compared with."""
 
-    version: int  # in the registry; 0 if unreadable
+    version: int  # in the registry; 0 if unreadable, and for images
     incomparable: Rule | None = None  # says why it cannot be compared with
     blocks: Mapping[Space, Sequence[float]] = dataclasses.field(default_factory=dict)  # as of `Scores`
     differences: Values = dataclasses.field(default_factory=dict)  # scores of the model minus its own
+
+    @property
+    def name(self) -> str:
+        return f"champion, version {self.version}" if self.version else "images of against"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,8 +97,9 @@ def judge(
         rules += [champion.incomparable] if champion.incomparable else _against(champion, model, real)
     verdict = follows(rule.outcome for rule in rules)
     broken = [rule for rule in rules if rule.outcome != PASSED and rule.quantity.score != "feature space"]
-    better = f"better than the champion, version {champion.version}" if champion else "the first to be published"
-    reasons = [f"significantly within every limit and {better}"] if verdict == PROMOTE else []
+    first = "" if config.samples else " and the first to be published"
+    better = f" and better than the {champion.name}" if champion else first
+    reasons = [f"significantly within every limit{better}"] if verdict == PROMOTE else []
     reasons += [f"uncertified: {uncertified}"] if uncertified else []
     # The rule on all scores names those that are missing already.
     reasons += [_reason(rule) for rule in broken if rule.value is not None or rule.quantity not in missing]
@@ -161,7 +166,7 @@ def _against(champion: ScoredChampion, model: Scores, real: Scores) -> list[Rule
         rules.append(_between(Quantity(score, first, CHAMPION), champion.differences, low=-_WORSE))
     if _CLASS_DISTANCE in real.values:
         rules.append(_between(Quantity("class_distance", None, CHAMPION), champion.differences, high=_WORSE))
-    limit = f"below 0, to be better than version {champion.version}"
+    limit = f"below 0, to be better than the {champion.name}"
     return [*rules, _rule(Quantity(f"smallest {EXCESS}"), best, limit, PASSED if best.high < 0 else HELD)]
 
 

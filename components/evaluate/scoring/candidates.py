@@ -14,6 +14,7 @@ from components.core.metrics.intervals import around
 from components.core.metrics.quantities import Quantity, Scores
 from components.core.networks import checkpoint_networks, gan, saved_models
 from components.evaluate.scoring import scores
+from components.evaluate.scoring.samples import Samples
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +34,14 @@ class Generator:
     latent_size: int
     classes: Sequence[str]  # of its training; empty if it takes clusters, whose names may be those of classes
     class_counts: Sequence[int]  # training images of each, if it takes labels; else empty
+    stored: Samples | None = None  # the images of a generator that draws stored ones
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
     """The scores of one model, and its images for the report: uint8 [n, height, width, channels]."""
 
+    count: int  # of its samples
     first: np.ndarray  # its first samples
     rows: np.ndarray | None  # one row of samples for each class, if it takes labels
     scores: Scores  # with `bad_samples`
@@ -67,6 +70,15 @@ def published(folder: Path, model: models.Manifest) -> Generator:
     return _generator(images, model.latent_size, model)
 
 
+def stored(samples: Samples, classes: Sequence[str]) -> Generator:
+    """Return a generator that draws stored images, whose numbers are its latents."""
+
+    def images(numbers: tf.Tensor, _: tf.Tensor | None) -> tf.Tensor:
+        return gan.to_unit_range(tf.constant(samples.images[numbers.numpy()]))
+
+    return Generator(images=images, latent_size=0, classes=classes, class_counts=[], stored=samples)
+
+
 def _generator(images: Draw, latent_size: int, manifest: checkpoints.Manifest | models.Manifest) -> Generator:
     classes = [] if manifest.conditioning == "cluster" else manifest.classes
     return Generator(images=images, latent_size=latent_size, classes=classes, class_counts=manifest.class_counts)
@@ -81,6 +93,7 @@ def score(
     """
     first: list[np.ndarray] = []
     bad, seed = 0, reference.seed
+    count = len(generator.stored.images) if generator.stored else count
 
     def pixels() -> Iterator[np.ndarray]:
         nonlocal bad
@@ -89,7 +102,7 @@ def score(
             first.extend(batch[: GRID_COUNT - len(first)])
             yield batch
 
-    log.info("evaluate: drawing %d %s", count, kind)
+    log.info("evaluate: scoring %d %s", count, kind)
     labels = draw_labels(generator, count, seed)
     # The labels of clusters, and of a champion with other classes, have another meaning.
     asked = labels.numpy() if labels is not None and generator.classes == manifest.classes else None
@@ -105,6 +118,7 @@ def score(
         row = _latents(generator, gan.GRID_COLUMNS, seed)
         rows, _ = _pixels(generator.images(*gan.rows_by_class(row, len(generator.class_counts))))
     return Candidate(
+        count=count,
         first=np.stack(first),
         rows=rows,
         asked=None if asked is None else np.bincount(asked, minlength=len(manifest.classes)),
@@ -128,10 +142,14 @@ def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iter
 
 def draw_labels(generator: Generator, count: int, seed: int) -> tf.Tensor | None:
     """Draw the labels of the samples of `draw`, int32 [count], as frequent as in the data; None if it takes none."""
+    if generator.stored:
+        return None if generator.stored.labels is None else tf.constant(generator.stored.labels)
     return gan.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None
 
 
 def _latents(generator: Generator, count: int, seed: int) -> tf.Tensor:
+    if generator.stored:
+        return tf.range(count)
     return tf.random.stateless_normal([count, generator.latent_size], [seed, 0], alg="philox")
 
 
