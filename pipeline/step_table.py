@@ -10,7 +10,7 @@ wires, and that is no digest of an input, is a parameter of the pipeline by the 
 import dataclasses
 import json
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -216,7 +216,7 @@ def filled(wire: Any, values: Mapping[str, Any]) -> Any:
 
 def values_of(parameters: Mapping[str, Any], run: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of templates before any step has ended; the run has `id`, `name`, `created`, `scheduled`."""
-    deciding = "\n".join(f"{name}={parameters[name]}" for name in _DECIDING)
+    deciding = "\n".join(f"{name}={parameters[name]}" for name in _DECIDING if name in parameters)
     return {**parameters, "deciding": deciding, "run": SimpleNamespace(**run)}
 
 
@@ -227,3 +227,28 @@ def steps(hardware: str = "cpu") -> tuple[Step, ...]:
     on_cpus = {"accelerator": "cpu", "tpu": "", "replicas": 0} if image["train"] != container_images.TRAIN else {}
     wires = {step.stage: {**step.wires, **(on_cpus if step.stage == "embed" else {})} for step in STEPS}
     return tuple(dataclasses.replace(step, image=image[step.stage], wires=wires[step.stage]) for step in STEPS)
+
+
+def judging_steps() -> tuple[Step, ...]:
+    """Return the steps that judge images of another model: those of the pipeline, but for decide and a training.
+
+    Each of them runs, and looks for its result under the root itself.
+    """
+    images = {"samples": "{samples}", "against": "{against}"}
+    wires = {
+        "preprocess": {"source_fingerprint": ""},
+        "embed": {"custom_embedding_digest": ""},
+        "evaluate": {"checkpoint": "", "checkpoint_digest": "", "registry": "", **images},
+    }
+    return tuple(
+        dataclasses.replace(step, wires={**step.wires, **wires[step.stage]}, conditions=(), cached=False)
+        for step in STEPS
+        if step.stage in wires
+    )
+
+
+def parameters_of(steps: Sequence[Step]) -> dict[str, Field]:
+    """Return the parameters of some steps by name, those of the pipeline as they are there."""
+    names = {name for step in steps for wire in step.inputs.values() for name in names_in(wire)}
+    fields = {field.name: field for step in steps for field in step.fields()} | PARAMETERS
+    return {name: fields[name] for name in sorted(names & fields.keys())}

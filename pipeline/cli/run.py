@@ -1,4 +1,4 @@
-"""`wgan run` and `wgan plan`: their flags, and all checks before a run."""
+"""`wgan run`, `wgan plan` and `wgan judge`: their flags, and all checks before a run."""
 
 import argparse
 import logging
@@ -40,6 +40,12 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
             add("--jobs", type=int, default=1, help="number of stages that may run in parallel (default: 1)")
             printed = "print all parameters as a file for --config, and run nothing"
             add("--print-config", action="store_true", help=printed)
+    text, usage = "judge images that another model drew", "wgan judge --samples PATH --source IMAGES [flags]"
+    more = "They are compared with those of the source, which are prepared once. Nothing is trained or published."
+    parser = verbs.add(command, "judge", text, _run, more=more, usage=usage, reports_problems=True)
+    parser.add_argument("--root", help=f"folder that keeps all results (default: ./{_ROOT})")
+    parser.set_defaults(config=None, runner=_PROCESS, dev=False, docker_options="", jobs=1)
+    parameters.add_flags(parser, step_table.judging_steps())
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -48,13 +54,16 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.runner == _PROCESS:
         verbs.require("local", parsed.verb)
     problems: list[str] = parsed.problems
-    raw_values = config_file.read(parsed.config, step_table.PARAMETERS, problems) | parameters.flag_values(parsed)
+    is_judging = parsed.verb == "judge"
+    fields = step_table.parameters_of(step_table.judging_steps()) if is_judging else step_table.PARAMETERS
+    raw_values = config_file.read(parsed.config, fields, problems) | parameters.flag_values(parsed, fields)
     # History and cached results of a run in a bucket are on this machine.
     root = Location.of(parsed.root or raw_values.get("root", _ROOT)).resolved()
     raw_values["root"] = root.uri
-    steps = step_table.steps(raw_values.get("accelerator", "cpu") if parsed.runner == _DOCKER else "cpu")
+    hardware = raw_values.get("accelerator", "cpu") if parsed.runner == _DOCKER else "cpu"
+    steps = step_table.judging_steps() if is_judging else step_table.steps(hardware)
     options = _checked_options(parsed, root, problems)
-    values = parameters.parse(step_table.PARAMETERS, steps, raw_values, problems)
+    values = parameters.parse(fields, steps, raw_values, problems)
     if getattr(parsed, "print_config", False):
         print(config_file.written(values), end="")
         return errors.OK

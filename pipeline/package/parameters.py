@@ -2,7 +2,7 @@
 
 import argparse
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from components.core import settings, stages
@@ -19,13 +19,13 @@ _TITLES = {
     "preprocess": "images",
     "train": "training",
     "embed": "the classifier that judges",
-    "evaluate": "limits for promotion",
+    "evaluate": "the verdict",
     "decide": "when to train",
 }
 _MOST_USED = (
     *("height", "width", "color", "resize"),
     *("steps", "minutes", "batch_size", "conditioning", "augmentation", "accelerator", "seed"),
-    *("distance_limit", "uncertified", "start_from"),
+    *("samples", "against", "distance_limit", "uncertified", "start_from"),
 )
 
 
@@ -39,33 +39,35 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for every parameter, by stage; values stay text. Help shows those that most users need, or all."""
-    fields = {name: field for name, field in step_table.PARAMETERS.items() if name != "root"}
+def add_flags(parser: argparse.ArgumentParser, steps: Sequence[Step] = ()) -> None:
+    """Add a flag for every parameter, or those of some steps, by stage; values stay text. Help shows the most used."""
+    parameters = step_table.parameters_of(steps) if steps else step_table.PARAMETERS
+    fields = {name: field for name, field in parameters.items() if name != "root"}
     hidden: dict[argparse.Action, str | None] = {}
-    for stage, names in by_stage(fields).items():
+    for stage, names in by_stage(fields, [step.stage for step in steps] or _TITLES).items():
         group = parser.add_argument_group(f"{_TITLES[stage]} ({stage})" if stage else "of this package")
         for field in [fields[name] for name in names]:
             flag = cli.add_flag(group, field)
             if not field.required and field.name not in _MOST_USED:
                 hidden[flag], flag.help = flag.help, argparse.SUPPRESS
-    all_help = f"show all {len(step_table.PARAMETERS)} parameters"
+    all_help = f"show all {len(parameters)} parameters"
     parser.add_argument(HELP_ALL, action=_HelpAll, nargs=0, const=hidden, help=all_help)
 
 
-def by_stage(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return parameters by the first stage that has them, "" for those of no stage; each name stands once."""
+def by_stage(names: Iterable[str], among: Collection[str] = _TITLES) -> dict[str, list[str]]:
+    """Return parameters by the first stage of some that has them, "" for those of none; each name stands once."""
     left = dict.fromkeys(names)
     names_of = {
         stage: [field.name for field in settings.fields_of(stages.config_of(stage)) if left.pop(field.name, 0) is None]
         for stage in _TITLES
+        if stage in among
     }
     return {"": [*left]} | names_of
 
 
-def flag_values(parsed: argparse.Namespace) -> dict[str, str]:
-    """Return the parameters that a command line gave, by name, as text."""
-    values = {name: getattr(parsed, name) for name in step_table.PARAMETERS}
+def flag_values(parsed: argparse.Namespace, names: Iterable[str] = ()) -> dict[str, str]:
+    """Return the parameters that a command line gave, or those of some names, by name, as text."""
+    values = {name: getattr(parsed, name) for name in names or step_table.PARAMETERS}
     return {name: value for name, value in values.items() if value is not None}
 
 
