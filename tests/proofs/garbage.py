@@ -34,7 +34,7 @@ Cell = tuple[int, int]  # number of test images, and draw
 
 def split(dataset: Path) -> tuple[Pictures, np.ndarray, np.ndarray]:
     """Return what garbage is made of, and other images that no network was trained on, to test with, and labels."""
-    train, train_labels = stages.load_split(dataset, "train")
+    train, train_labels = (array[: small_data.SAMPLES] for array in stages.load_split(dataset, "train"))
     parts = [stages.load_split(dataset, name) for name in ("validation", "test")]
     unseen, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.random.default_rng(SEED).permutation(len(unseen))

@@ -55,7 +55,7 @@ def _origin() -> lineage.Lineage:
         ),
         (
             _embedding,
-            "fe5819528af500c79b36b13b7c53e74914ac9ffbd380fccd8f90ce7920684fe4",
+            "e26b77bfa99f3c59eb92162a52a8c2e32cea624570bf78c4a82b21c93d64fe41",
             "c6af615f5c815c4e8f2f58581713b0048df8412631128619975b771436c6d406",
         ),
         (
