@@ -20,7 +20,7 @@ PACKAGES = ("components", "pipeline", "wgan_gp_pipeline")
 BUILT = ("LICENSE", "README.md", *PACKAGES, "pyproject.toml")
 # Verbs by the extra that they need.
 VERBS = {
-    "local": "run --source digits, plan --source digits",
+    "local": "run --source digits, plan --source digits, judge --samples drawn.npz --source digits",
     "pipeline": "compile, profiles, submit, status, logs 3f2a train, cancel 3f2a, retry 3f2a, schedule list",
     "cpu": "evaluate, sample --count 64, report compare a b, selfcheck",
 }
@@ -111,7 +111,9 @@ def test_the_wheel_prints_version_and_help_without_extras(wgan: Path, tmp_path: 
     listed = set(re.findall(r"^    ([a-z]+)\b", done.stdout, re.MULTILINE))
     tried = {line.split()[0] for lines in VERBS.values() for line in lines.split(", ")}
     assert listed == tried | {"open", "registry", "runs"}
-    helps = [[verb, "--help"] for verb in sorted(listed)] + [[verb, "--help-all"] for verb in ("plan", "run", "submit")]
+    helps = [[verb, "--help"] for verb in sorted(listed)] + [
+        [verb, "--help-all"] for verb in ("judge", "plan", "run", "submit")
+    ]
     for (verb, _), ended in zip(helps, programs.in_forks(helps, tmp_path, wgan.with_name("python")), strict=True):
         assert (ended.code, ended.err, ended.out.startswith(f"usage: wgan {verb} ")) == (0, "", True), verb
 

@@ -56,7 +56,7 @@ def _origin() -> lineage.Lineage:
         (
             _embedding,
             "e26b77bfa99f3c59eb92162a52a8c2e32cea624570bf78c4a82b21c93d64fe41",
-            "c6af615f5c815c4e8f2f58581713b0048df8412631128619975b771436c6d406",
+            "4adc4e47790138f4dfcaf3c24e161ca433f918dc4647630ecfd3e843ee279c34",
         ),
         (
             lambda folder: artifacts.write_evaluation(folder, _origin()),
