@@ -56,23 +56,8 @@ def make_embedding(
         identity = {"dataset": manifest.digest, "custom_embedding": config.custom_embedding_digest}
         workers.require_same({**settings.values_in_key(config), **identity}, 0)
         images, labels = dataset_reader.load_split(dataset, manifest, "train")
-        order = functools.partial(examples_at, count=len(images), seed=config.seed)
         custom = CustomNetwork(config, custom_embedding, images) if custom_embedding else None
-        networks = {embeddings.UNTRAINED: classifier.build_classifier(image, 1, config.seed + 1)}
-        if classes > 1:
-            log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
-            steps = config.classifier_epochs * max(1, len(images) // config.classifier_batch_size)
-            step = classifier.ClassifierStep(config, image, classes, steps, strategy)
-            step.train(lambda first, count: (images[chosen := order(first, count)], labels[chosen]), workers)
-            networks = {embeddings.CLASSIFIER: step.model, **networks}
-        log.info("embed: training a classifier of %d faults, planted in these images", len(faults.KINDS) - 1)
-        other = dataclasses.replace(config, seed=config.seed + 2)
-        step = classifier.ClassifierStep(other, image, len(faults.KINDS), _FAULT_STEPS, strategy)
-        step.train(
-            lambda first, count: faults.plant(images[order(first, count)], np.random.default_rng([config.seed, first])),
-            workers,
-        )
-        networks[embeddings.FAULTS] = step.model
+        networks = _train_networks(config, image, classes, (images, labels), strategy, workers)
         if not workers.is_chief:
             workers.wait()
             return
@@ -115,6 +100,41 @@ def make_embedding(
                 ),
             ).write(folder)
         workers.wait()
+
+
+def _train_networks(
+    config: EmbedConfig,
+    image: datasets.ImageShape,
+    classes: int,
+    train: tuple[np.ndarray, np.ndarray],
+    strategy: tf.distribute.Strategy,
+    workers: Agreement,
+) -> dict[str, keras.Model]:
+    """Return the network of each space, the most important first; `train` are images and labels, as of `load_split`."""
+    images, labels = train
+    order = functools.partial(examples_at, count=len(images), seed=config.seed)
+
+    def labeled(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        chosen = order(first, count)
+        return images[chosen], labels[chosen]
+
+    def planted(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        return faults.plant(images[order(first, count)], np.random.default_rng([config.seed, first]))
+
+    networks = {}
+    if classes > 1:
+        log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
+        steps = config.classifier_epochs * max(1, len(images) // config.classifier_batch_size)
+        step = classifier.ClassifierStep(config, image, classes, steps, strategy)
+        step.train(labeled, workers)
+        networks[embeddings.CLASSIFIER] = step.model
+    networks[embeddings.UNTRAINED] = classifier.build_classifier(image, 1, config.seed + 1)
+    log.info("embed: training a classifier of faults, planted in %d images", len(images))
+    other_weights = dataclasses.replace(config, seed=config.seed + 2)
+    step = classifier.ClassifierStep(other_weights, image, len(faults.KINDS), _FAULT_STEPS, strategy)
+    step.train(planted, workers)
+    networks[embeddings.FAULTS] = step.model
+    return networks
 
 
 class _Embedding(tf.Module):
