@@ -16,6 +16,9 @@ from components.core.artifacts.datasets import ImageShape
 from components.preprocess.reuse import DatasetCache
 
 _WORDS = 4  # of 64 bits in a sha256
+_TEST_SHARE = 0.1
+_TEST_IMAGES = 2200  # `embeddings.CERTIFIABLE`, and some that chance, duplicates and quarantine may take
+_SPARED_FROM = 5000  # images; of fewer, so many would leave too few to train on
 
 
 class Plan(NamedTuple):
@@ -46,11 +49,15 @@ def divide(
     `counts` has the number of images in each split of the source.
     """
     # The hash's range is divided among the splits in this order (`places`).
-    fractions = {"test": test_fraction, "validation": validation_fraction}
+    fractions = {"test": test_fraction or _test_share(counts["train"]), "validation": validation_fraction}
     shares = {split: share for split, share in fractions.items() if not counts.get(split)}
     expected = {**counts, **{split: counts["train"] * share for split, share in shares.items()}}
     expected["train"] -= sum(counts["train"] * share for share in shares.values())
     return shares, {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in datasets.SPLITS}
+
+
+def _test_share(images: int) -> float:
+    return max(_TEST_SHARE, _TEST_IMAGES / images) if images >= _SPARED_FROM else _TEST_SHARE
 
 
 def places(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:

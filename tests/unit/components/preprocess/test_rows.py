@@ -143,3 +143,8 @@ def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) ->
 )
 def test_number_of_shards(split_counts: dict[str, int], fractions: dict[str, float], counts: dict[str, int]) -> None:
     assert divide(split_counts, 0.1, 0.1, 100) == (fractions, counts)
+
+
+@pytest.mark.parametrize(("images", "share"), [(4999, 0.1), (5000, 0.44), (10_000, 0.22), (22_000, 0.1), (60_000, 0.1)])
+def test_from_5000_images_on_enough_are_for_tests_to_certify_a_verdict(images: int, share: float) -> None:
+    assert divide({"train": images}, 0, 0.1, 100)[0] == {"test": share, "validation": 0.1}
