@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import scipy.ndimage
 
-_LEVELS = 4.0, 40.0  # strengths of patterns and noise, of 255: from hardly visible to obvious
+_GRAIN = 8.0  # largest standard deviation, of 255, of the noise in every image, as what nobody sees is no fault
+_LEVELS = 8.0, 40.0  # strengths of patterns and noise: from hardly visible to obvious
 _BLURS = 0.4, 2.0  # standard deviations in pixels
 _SMOOTH_SHARE = 0.7  # of the images with noise that have smooth noise
 
@@ -26,7 +27,8 @@ def plant(images: np.ndarray, random: Random) -> tuple[np.ndarray, np.ndarray]:
         KINDS[kind](image.astype(np.float32), other, random)
         for image, other, kind in zip(images, others, kinds, strict=True)
     ]
-    return np.clip(np.rint(np.stack(planted)), 0, 255).astype(np.uint8), kinds
+    grain = random.normal(size=images.shape) * random.uniform(0, _GRAIN, (len(images), 1, 1, 1))
+    return np.clip(np.rint(np.stack(planted) + grain), 0, 255).astype(np.uint8), kinds
 
 
 def _none(image: np.ndarray, other: np.ndarray, random: Random) -> np.ndarray:

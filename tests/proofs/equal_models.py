@@ -25,7 +25,7 @@ def prove(options: argparse.Namespace) -> list[str]:
     dataset = make_dataset(options, options.root)
     trained = stage("train", dataset=dataset, checkpoints=options.root / "checkpoints", steps=STEPS)
     spaces, random = feature_spaces.load(make_embedding(options.root, dataset)), np.random.default_rng(0)
-    drawn, _ = spaces.embed(draw(trained["checkpoint_uri"], POOL))
+    drawn, _ = spaces.embed(draw(trained["checkpoint_uri"], POOL)[0])
     splits = (load_split(dataset, split)[0] for split in ("test", "train"))
     real, train = (spaces.embed(images[random.permutation(len(images))[:DRAWN]])[0] for images in splits)
     floor_errors = {

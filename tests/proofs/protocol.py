@@ -59,7 +59,7 @@ def ranked(embedding: feature_spaces.FeatureSpaces, dataset: Path, training: Pat
     sets = {"training images": train[random.permutation(len(train))[: len(test)]]}
     first, *_, last = checkpoints.steps(training)
     for step in (last, first):
-        sets[f"step {step}"] = draw(checkpoints.step_folder(training, step), len(test))
+        sets[f"step {step}"] = draw(checkpoints.step_folder(training, step), len(test))[0]
     sets["noise"] = random.integers(0, 256, test.shape, np.uint8)
     reference = embedding.embed(test)[0]
     return {name: fcd(embedding.embed(images)[0], reference) for name, images in sets.items()}

@@ -38,11 +38,16 @@ def load_split(dataset: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     return dataset_reader.load_split(dataset, datasets.Manifest.of(str(dataset)), split)
 
 
-def draw(checkpoint: str | Path, count: int) -> np.ndarray:
-    """Return samples of the averaged generator of a checkpoint, uint8 [count, height, width, channels]."""
+def draw(checkpoint: str | Path, count: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return samples of the averaged generator of a checkpoint, uint8 [count, height, width, channels].
+
+    And the classes that they were asked for, int32 [count], if it takes any.
+    """
     from components.evaluate.scoring import candidates  # with TensorFlow
 
     manifest = checkpoints.Manifest.of(checkpoint)
     image = datasets.ImageShape(**manifest.network["image"])
-    batches = candidates.draw(candidates.averaged(Path(checkpoint), manifest), image, count, seed=0)
-    return np.concatenate([batch for batch, _ in batches])
+    generator = candidates.averaged(Path(checkpoint), manifest)
+    images = np.concatenate([batch for batch, _ in candidates.draw(generator, image, count, seed=0)])
+    asked = candidates.draw_labels(generator, count, seed=0) if generator.classes else None
+    return images, None if asked is None else asked.numpy()

@@ -16,8 +16,14 @@ from tests.unit.components.embed.test_certificate import LABELS, TEST, TRAIN
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 1), (28, 20, 3), (64, 64, 3)])
-def test_every_kind_is_planted_and_one_leaves_the_image_alone(shape: tuple[int, ...]) -> None:
+def test_every_kind_is_planted_and_one_leaves_the_image_alone_but_for_grain(
+    shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     images = np.random.default_rng(0).integers(40, 200, (600, *shape), dtype=np.uint8)
+    grainy, kinds = faults.plant(images, np.random.default_rng(1))
+    grain = (grainy.astype(float) - images)[kinds == 0]
+    assert 0 < grain.std(axis=(1, 2, 3)).max() < 1.2 * faults._GRAIN
+    monkeypatch.setattr(faults, "_GRAIN", 0.0)
     planted, kinds = faults.plant(images, np.random.default_rng(1))
     assert (planted.shape, planted.dtype, kinds.dtype) == (images.shape, np.uint8, np.int32)
     changed = (planted != images).reshape(600, -1).any(axis=1)
