@@ -57,7 +57,7 @@ def make_balls(features: np.ndarray) -> Balls:
     for at, distances in _squared_distances(features, features):
         rows, part = np.arange(len(distances)), slice(at, at + len(distances))
         distances[rows, at + rows] = -1.0  # itself, before any duplicate
-        least = np.partition(distances, (1, _NEIGHBOR), axis=1)
+        least = np.sort(np.partition(distances, _NEIGHBOR, axis=1)[:, : _NEIGHBOR + 1], axis=1)
         apart[part], radii[part] = least[:, 1], least[:, _NEIGHBOR]
     return Balls(features, radii, apart)
 

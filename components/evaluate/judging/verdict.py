@@ -54,7 +54,7 @@ class ScoredChampion:
 
     @property
     def name(self) -> str:
-        return f"champion, version {self.version}" if self.version else "images of against"
+        return f"champion, version {self.version}" if self.version else "images of --against"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -61,5 +61,5 @@ def test_samples_against_others_take_the_champions_part(run: Run, two_checkpoint
     assert (metrics(result)["samples"], metrics(result)["compared"]) == (1000, 900)
     manifest = evaluations.Manifest.of(folder_of(result))
     assert manifest.champion_digest == evaluations.Manifest.of(folder_of(alone)).samples_digest
-    assert "better than the images of against" in manifest.reasons[0]
+    assert "better than the images of --against" in manifest.reasons[0]
     assert "champion, version" not in (folder_of(result) / evaluations.MANIFEST).read_text() + report(result)
