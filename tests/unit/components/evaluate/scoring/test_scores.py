@@ -8,12 +8,14 @@ import pytest
 import tensorflow as tf
 
 from components.core.artifacts import datasets
+from components.core.artifacts.datasets import ImageShape
 from components.core.data import dataset_reader
 from components.core.errors import DataError
 from components.core.metrics import feature_spaces
-from components.core.metrics.quantities import REAL, Quantity, Scores
+from components.core.metrics.quantities import REAL, SHIFTS, Quantity, Scores
 from components.core.networks import gan
 from components.evaluate.scoring import candidates, scores
+from tests.inputs.stages import make_dataset, make_embedding
 from tests.stages.evaluate import conftest
 
 COUNT = 400
@@ -50,6 +52,9 @@ def test_real_images_score_as_real(reference: scores.Reference, splits: Splits) 
     assert values["distinct_share"] == 1
     assert values["copy_nearness"] == pytest.approx(0.5, abs=0.08)
     assert (values["copy_share"] or 0) < 0.04
+    for share, expected in (("faulty_share", 0.01), ("outlier_share", 0.0005), ("repeat_share", 0.01)):
+        assert values[share] == pytest.approx(expected, abs=0.02)
+    assert values["brightness_shift"] == pytest.approx(0, abs=0.1)
     assert named(reference.floor)["fcd_ratio"] == 1
     assert named(reference.floor)["copy_nearness"] is None
     for space, expected in reference.formula_floors.items():
@@ -92,6 +97,38 @@ def test_a_collapse_shows_in_recall_coverage_and_duplicates(reference: scores.Re
         assert values[f"{prefix}recall"] == 0
         assert (values[f"{prefix}coverage"] or 0) < 0.2
         assert (values[f"{prefix}precision"] or 0) > 0.5
+
+
+def test_faults_outliers_and_near_repeats_are_counted(reference: scores.Reference, splits: Splits) -> None:
+    random, real = np.random.default_rng(0), splits["validation"]
+    noise = random.integers(0, 256, real[:40].shape, np.uint8)  # rougher than any, and far from all
+    values = named(_score(reference, np.concatenate([noise, real[40:]])))
+    assert values["faulty_share"] == pytest.approx(0.1 + 0.9 * 0.01, abs=0.02)
+    assert values["outlier_share"] == pytest.approx(0.1, abs=0.01)
+    repeats = np.clip(np.repeat(real[:8], 50, axis=0), 1, 254) + random.integers(-1, 2, (400, *real.shape[1:]))
+    values = named(_score(reference, repeats.astype(np.uint8)))
+    assert (values["repeat_share"], values["distinct_share"]) == (1, 1)
+
+
+def test_brightness_and_colors_are_shifted_by_a_share_of_the_deviation(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path / "dataset", {"train": 300, "test": 300}, ImageShape(8, 8, 3))
+    manifest, spaces = datasets.Manifest.of(dataset), feature_spaces.load(make_embedding(tmp_path / "e", dataset))
+    train, test = (dataset_reader.load_split(Path(dataset), manifest, split)[0] for split in ("train", "test"))
+    reference = scores.make_reference(spaces, train, test, 300, 0)
+    images = train.copy()
+    images[..., 2] = images[..., 2] // 2
+    values = _score(reference, images).values
+    expected = {
+        name: (images[..., at].mean() - test[..., at].mean()) for at, name in enumerate(("red", "green", "blue"))
+    }
+    expected["brightness"] = images.mean() - test.mean()
+    expected["saturation"] = np.ptp(images, axis=3).mean() - np.ptp(test, axis=3).mean()
+    assert {f"{name}_shift" for name in expected} == {quantity.score for quantity in SHIFTS}
+    for name, difference in expected.items():
+        measured = values[Quantity(f"{name}_shift")]
+        assert measured.value == pytest.approx(difference / test.std(), abs=1e-9)
+        assert measured.low < measured.value < measured.high
+    assert values[Quantity("blue_shift")].high < -0.1
 
 
 def test_a_class_left_out_shows_in_its_share_and_its_coverage(reference: scores.Reference, splits: Splits) -> None:
