@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 _FIT_AT_MOST = 20_000  # training images that the whitenings are fitted on
 _ROWS_PER_COMPONENT = 10  # a covariance of fewer rows for each dimension is unreliable
 _BATCH = 512
-_FAULT_STEPS = 800  # updates; after 300, distances of small faults are half as large (Fashion-MNIST)
+_FAULT_STEPS = 200, 800  # updates, for large and for small images; 300 halve distances of small faults in clothes
+_SMALL = 64 * 64  # pixels; larger images take fewer updates, so that these cost no more than the classifier's
 _CHANCE_LEVEL = 0.01  # significance of being better than chance
 
 
@@ -131,7 +132,9 @@ def _train_networks(
     networks[embeddings.UNTRAINED] = classifier.build_classifier(image, 1, config.seed + 1)
     log.info("embed: training a classifier of faults, planted in %d images", len(images))
     other_weights = dataclasses.replace(config, seed=config.seed + 2)
-    step = classifier.ClassifierStep(other_weights, image, len(faults.KINDS), _FAULT_STEPS, strategy)
+    fewest, most = _FAULT_STEPS
+    steps = min(most, max(fewest, most * _SMALL // (image.height * image.width)))
+    step = classifier.ClassifierStep(other_weights, image, len(faults.KINDS), steps, strategy)
     step.train(planted, workers)
     networks[embeddings.FAULTS] = step.model
     return networks

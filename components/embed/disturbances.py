@@ -60,12 +60,9 @@ def disturbances(
 
 def _with_holes(images: np.ndarray, share: float, random: np.random.Generator) -> np.ndarray:
     """Return images with a black rectangle each, whose sides are this share of theirs."""
-    holes = images.copy()
-    height, width = (max(2, round(share * side)) for side in images.shape[1:3])
-    tops, lefts = (
-        random.integers(0, side - size + 1, len(images))
-        for side, size in zip(images.shape[1:3], (height, width), strict=True)
-    )
-    for image, top, left in zip(holes, tops, lefts, strict=True):
-        image[top : top + height, left : left + width] = 0
-    return holes
+    is_inside = np.ones(images.shape[:3], bool)
+    for side, place in zip(images.shape[1:3], np.indices(images.shape[1:3]), strict=True):
+        size = max(2, round(share * side))
+        start = random.integers(0, side - size + 1, (len(images), 1, 1))
+        is_inside &= (start <= place) & (place < start + size)
+    return np.where(is_inside[..., None], 0, images).astype(np.uint8)
