@@ -76,4 +76,5 @@ def mean_and_error(blocks: np.ndarray) -> tuple[float, float]:
 
 def _kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     base: np.ndarray = x @ y.T / x.shape[1] + 1
-    return base * base * base  # ten times as fast as a power
+    kernel: np.ndarray = base * base * base  # five times as fast as a power
+    return kernel
