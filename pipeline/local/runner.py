@@ -57,8 +57,7 @@ class Run:
         self._past = history.read(run_history.root)
         self._estimate = functools.partial(estimates.of, runs=self._past, parameters=parameters)
         self.interrupted_by, self._deadline = 0, math.inf  # the signal that ended the run, 0 for none
-        self._name = f"{step_table.NAME}-{run_history.number:04d}"
-        self._values = Values(parameters, self._name)
+        self._values = Values(parameters, f"{step_table.NAME}-{run_history.number:04d}")
         self._display = Display(step.stage for step in steps)
 
     def execute(self) -> int:
@@ -138,10 +137,7 @@ class Run:
         stopped = NOT_RUN in states or INTERRUPTED in states
         inputs[step.row.status] = {
             "state": "FAILED" if message else "CANCELLED" if stopped else "SUCCEEDED",
-            "pipelineJobResourceName": self._name,
-            "pipelineTaskName": step_table.NAME,
-            # 9 is FAILED_PRECONDITION of google.rpc.Code, which Kubeflow reports for a failed task.
-            "error": {"code": 9, "message": message} if message else {},
+            "error": {"message": message} if message else {},
         }
         return inputs
 
