@@ -8,8 +8,6 @@ import jinja2
 
 from components.core.errors import naming
 
-SIZE_LIMIT = 2_000_000  # bytes; Kubeflow's page loads a report whole
-
 
 def render(template: Path, **content: Any) -> str:
     """Fill a template, which extends `page.html.j2`; every value is escaped, and a missing one is an error."""
