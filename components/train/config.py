@@ -15,6 +15,8 @@ Checkpoint = tuple[Path, checkpoint_manifest.Manifest] | None  # its folder; Non
 FEW_IMAGES = 1000
 # Images without labels form a cluster per so many; more clusters would make the generator copy few images.
 IMAGES_PER_CLUSTER = 200
+# Settings that change no weight, but which steps are kept, when means restart, and whether training continues.
+ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

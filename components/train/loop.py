@@ -23,7 +23,7 @@ from components.core.stage import provenance
 from components.core.stage.signals import deferred
 from components.train import clusters, environment, rollback, uploads
 from components.train.batches import Batches, Place, ReadAhead
-from components.train.config import Checkpoint, ResolvedConfig, TrainConfig, deciding_settings, sample_period
+from components.train.config import ON_RECORD, Checkpoint, ResolvedConfig, TrainConfig, deciding_settings, sample_period
 from components.train.labels import choose, label_features
 from components.train.monitoring import limits
 from components.train.monitoring.metrics_writer import MetricsWriter
@@ -38,8 +38,6 @@ log = logging.getLogger(__name__)
 _BLOCK_STEPS = 10
 # Of the measurement for a time budget.
 _LEAST_BLOCKS, _LEAST_SECONDS = 5, 5.0
-# Settings that change no weight, but which steps are kept, when means restart, and whether training continues.
-_ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 # Locations and hardware, in which workers may differ.
 _PER_WORKER = {"dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas"}
 
@@ -138,7 +136,7 @@ class Session:
         self._uploads = uploads.Uploads(self._location, sends=workers.is_chief)
         self._rollbacks, self._window_steps = Rollbacks(config), limits.window_steps(config)
         hardware = {**environment.of(strategy, precision.name), "precision_reason": precision.reason}
-        recorded = {name: getattr(config, name) for name in (*_ON_RECORD, "minutes")}
+        recorded = {name: getattr(config, name) for name in (*ON_RECORD, "minutes")}
         self._made_with = provenance.made_with("train", **hardware, **recorded)
 
         # Take the state to start or to resume from.

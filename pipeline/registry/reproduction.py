@@ -11,6 +11,7 @@ from components.core.reporting.text import plain
 from components.core.stage import cache_key, provenance
 from components.core.storage import digests
 from components.core.storage.location import Location
+from components.train.config import ON_RECORD
 from pipeline import step_table
 from pipeline.package import config_file
 
@@ -24,11 +25,7 @@ STAGES = {
 }
 _SEVERAL_WORKERS = "multi-worker"
 _UNKNOWN_SOURCE, _CUSTOM_EMBEDDING = "SOURCE", "CUSTOM_EMBEDDING"
-# Hardware, and settings that decide which steps are kept, when means restart, and whether training continues.
-_COURSE = (
-    *("accelerator", "replicas", "log_every", "sample_every", "checkpoint_every", "keep_checkpoints"),
-    *("when_unhealthy", "rollbacks"),
-)
+_RECORDED = ("accelerator", "replicas", *ON_RECORD)  # of a checkpoint, beside the settings that decide its weights
 
 
 def config(
@@ -43,7 +40,7 @@ def config(
     training, embedding = (getattr(origin, name).get(digests.MADE_WITH, {}) for name in ("checkpoint", "embedding"))
     recorded = {
         "preprocess": origin.dataset["preprocessing"],
-        "train": {**origin.checkpoint["settings"], **{name: training[name] for name in _COURSE if name in training}},
+        "train": {**origin.checkpoint["settings"], **{name: training[name] for name in _RECORDED if name in training}},
         "embed": origin.embedding["settings"],
         "evaluate": version.evaluation.settings,
     }
