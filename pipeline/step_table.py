@@ -19,8 +19,14 @@ from components.core.artifacts.recipes import RUN
 from components.core.settings import Field, Setting
 
 NAME = "wgan-gp"
-# Stages whose settings users of the pipeline choose. Of two settings with one name, the first gives the default.
-_USER_STAGES = ("preprocess", "train", "embed", "evaluate", "decide")
+# Stages whose settings are parameters, with titles. Of two settings with one name, the first gives the default.
+USER_STAGES = {
+    "preprocess": "images",
+    "train": "training",
+    "embed": "the classifier that judges",
+    "evaluate": "the verdict",
+    "decide": "when to train",
+}
 # The run is among the inputs of each stage, so Kubeflow's own cache never applies: a stage itself looks for its
 # artifact under the root, and notes whether it made or found it.
 _RUN_WIRES = {"records": "{root}/records", "run": "{run.id}"}
@@ -183,7 +189,7 @@ _FIELDS = [field for step in STEPS for field in step.fields()]
 
 def _parameters() -> dict[str, Field]:
     """Return the parameters of the pipeline by name, in the order of the alphabet."""
-    chosen = [field for stage in _USER_STAGES for field in settings.fields_of(stages.config_of(stage))]
+    chosen = [field for stage in USER_STAGES for field in settings.fields_of(stages.config_of(stage))]
     wired = {name for step in STEPS for name in step.wires}
     first = {field.name: field for field in reversed(chosen) if not (field.name in wired or field.setting.digest)}
     parameters = {"root": Field("root", str, dataclasses.MISSING, Setting("Folder of all results."))}

@@ -10,18 +10,10 @@ from components.core.errors import ConfigError
 from components.core.settings import Field
 from components.core.stage import cli
 from pipeline import step_table
-from pipeline.step_table import Step
+from pipeline.step_table import USER_STAGES, Step
 
 _PLACEHOLDER = "made-later"
 HELP_ALL = "--help-all"
-# The stages whose settings are parameters, with the titles of their flags.
-_TITLES = {
-    "preprocess": "images",
-    "train": "training",
-    "embed": "the classifier that judges",
-    "evaluate": "the verdict",
-    "decide": "when to train",
-}
 _MOST_USED = (
     *("height", "width", "color", "resize"),
     *("steps", "minutes", "batch_size", "conditioning", "augmentation", "accelerator", "seed"),
@@ -44,8 +36,8 @@ def add_flags(parser: argparse.ArgumentParser, steps: Sequence[Step] = ()) -> No
     parameters = step_table.parameters_of(steps) if steps else step_table.PARAMETERS
     fields = {name: field for name, field in parameters.items() if name != "root"}
     hidden: dict[argparse.Action, str | None] = {}
-    for stage, names in by_stage(fields, [step.stage for step in steps] or _TITLES).items():
-        group = parser.add_argument_group(f"{_TITLES[stage]} ({stage})" if stage else "of this package")
+    for stage, names in by_stage(fields, [step.stage for step in steps] or USER_STAGES).items():
+        group = parser.add_argument_group(f"{USER_STAGES[stage]} ({stage})" if stage else "of this package")
         for field in [fields[name] for name in names]:
             flag = cli.add_flag(group, field)
             if not field.required and field.name not in _MOST_USED:
@@ -54,12 +46,12 @@ def add_flags(parser: argparse.ArgumentParser, steps: Sequence[Step] = ()) -> No
     parser.add_argument(HELP_ALL, action=_HelpAll, nargs=0, const=hidden, help=all_help)
 
 
-def by_stage(names: Iterable[str], among: Collection[str] = _TITLES) -> dict[str, list[str]]:
+def by_stage(names: Iterable[str], among: Collection[str] = USER_STAGES) -> dict[str, list[str]]:
     """Return parameters by the first stage of some that has them, "" for those of none; each name stands once."""
     left = dict.fromkeys(names)
     names_of = {
         stage: [field.name for field in settings.fields_of(stages.config_of(stage)) if left.pop(field.name, 0) is None]
-        for stage in _TITLES
+        for stage in USER_STAGES
         if stage in among
     }
     return {"": [*left]} | names_of
