@@ -34,6 +34,8 @@ NETWORKS = ("generator/", "critic/", "average/")
 MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 REPORTED = (*MEANS, "finite")
 _CRITIC_MEANS = ("penalty", "gradient_norm", "wasserstein_estimate", "real_score")
+_Labels: TypeAlias = tf.Tensor | None  # int32 [images], for networks that take labels
+_Means: TypeAlias = dict[str, tf.Tensor]  # of the global batch, by name; scalars
 
 
 def network_of(config: TrainConfig, image: ImageShape, classes: int = 0, label_features: int = 0) -> gan.NetworkConfig:
@@ -41,10 +43,6 @@ def network_of(config: TrainConfig, image: ImageShape, classes: int = 0, label_f
     classes = 0 if config.conditioning == "none" else classes
     sizes = config.latent_size, config.base_filters
     return gan.NetworkConfig(image, *sizes, config.generator_normalization, classes, label_features)
-
-
-_Labels: TypeAlias = tf.Tensor | None  # int32 [images], for networks that take labels
-_Means: TypeAlias = dict[str, tf.Tensor]  # of the global batch, by name; scalars
 
 
 def seed_after(seed: int, rollbacks: Any) -> Any:

@@ -25,6 +25,10 @@ _SHIPPED = "profiles.yaml"
 # The exit handler reads notes and writes one file. It must start where a stage waits for more than the cluster has, or
 # canceling such a run never ends.
 _EXIT_HANDLER, _EXIT_HANDLER_REQUESTS = "record", {"cpu_request": "100m", "memory_request": "128Mi"}
+# A profile may change settings of train that decide the result. Those of the hardware follow from its stages.
+_PARAMETERS = {
+    field.name: field for field in settings.fields_of(TrainConfig) if field.setting.in_key and not field.setting.digest
+}
 _Stage = TypeVar("_Stage", KubernetesStage, VertexStage)
 STAGES: dict[str, type[KubernetesStage] | type[VertexStage]] = {KFP: KubernetesStage, VERTEX: VertexStage}
 _Name = Annotated[StrictStr, matching(r"[a-z0-9][a-z0-9.-]{0,62}", "small letters, digits, dots and dashes")]
@@ -64,12 +68,6 @@ class _VertexSettings(_TargetSettings[VertexStage]):
     encryption_key: Annotated[
         str, matching(r"projects/[^/\s]+/locations/[^/\s]+/keyRings/[^/\s]+/cryptoKeys/[^/\s]+", _KEY)
     ] = ""
-
-
-# A profile may change settings of train that decide the result. Those of the hardware follow from its stages.
-_PARAMETERS = {
-    field.name: field for field in settings.fields_of(TrainConfig) if field.setting.in_key and not field.setting.digest
-}
 
 
 def _typed_parameters(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,8 @@ SCHEMA_VERSION = 1
 _UNCOMMITTED = re.compile(f"({ATTEMPT})?[0-9a-f]{{16}}")  # a folder of an artifact's files; nothing else is swept
 _SECONDS_BETWEEN_LINES = 5
 _UPLOADS = 8  # at once; each holds a chunk in memory
+Wanted = Callable[[str], bool] | None  # which files to fetch, beside the manifest: None for all
+MANIFEST_ALONE: Wanted = frozenset[str]().__contains__
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,10 +49,6 @@ class Written:
     bytes: int
     sha256: str
     crc32c: str  # as the storage of a bucket writes it; empty in a folder
-
-
-Wanted = Callable[[str], bool] | None  # which files to fetch, beside the manifest: None for all
-MANIFEST_ALONE: Wanted = frozenset[str]().__contains__
 
 
 @dataclasses.dataclass(frozen=True)

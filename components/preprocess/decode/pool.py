@@ -39,6 +39,7 @@ sys.path[:], handle, memory, seconds = json.loads(sys.argv[1])
 from components.preprocess.decode import decoder_process
 decoder_process.main(handle, memory, seconds)
 """
+_idle: list["_Process"] = []
 
 
 def decode_all(
@@ -165,6 +166,3 @@ class _Process:
 
 def _name(status: int) -> str:
     return signal.Signals(-status).name if status < 0 else f"exit status {status}"
-
-
-_idle: list[_Process] = []

@@ -16,6 +16,13 @@ _VARIABLES = {"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_R
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TOKEN_SECONDS = 20
 _LOCATION = r"[a-z]+-[a-z]+[0-9]+"
+_API_ENDPOINT = "another address of the API, such as one of Private Service Connect (default: that of the region)"
+# Flag name: the `metavar` and `help` of argparse.
+FLAGS = {
+    "project": ("ID", f"id of the Google Cloud project (default: {_VARIABLES['project'][0]})"),
+    "location": ("REGION", f"its region, such as us-central1 (default: {_VARIABLES['location'][0]})"),
+    "api_endpoint": ("HOST", _API_ENDPOINT),
+}
 # The pattern of each setting, and its description.
 _FORMS = {
     "project": (
@@ -93,15 +100,6 @@ def library() -> Any:
 def message(kind: str, content: dict[str, Any]) -> Any:
     """Return JSON as a message of Vertex, such as `PipelineJob`."""
     return getattr(library().types, kind).from_json(json.dumps(content))
-
-
-_API_ENDPOINT = "another address of the API, such as one of Private Service Connect (default: that of the region)"
-# Flag name: the `metavar` and `help` of argparse.
-FLAGS = {
-    "project": ("ID", f"id of the Google Cloud project (default: {_VARIABLES['project'][0]})"),
-    "location": ("REGION", f"its region, such as us-central1 (default: {_VARIABLES['location'][0]})"),
-    "api_endpoint": ("HOST", _API_ENDPOINT),
-}
 
 
 def from_flags(parsed: argparse.Namespace) -> VertexConnection:
