@@ -55,7 +55,6 @@ class AttemptFiles:
         return self._folder.uri
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a file."""
         return buckets.stat(f"{self}/{name}") is not None if self.in_bucket else (self.path / name).exists()
 
     def read_note(self, name: str, kind: type[Result]) -> Result:
@@ -126,7 +125,6 @@ class AttemptFiles:
             self.write(name, [json.dumps(value, default=vars).encode()])
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of each file."""
         return {name: file.bytes for name, file in self._folder.files().items()}
 
 

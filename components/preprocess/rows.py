@@ -43,8 +43,6 @@ Batch = list[tuple[Original, Key]]
 
 
 class Quarantined(NamedTuple):
-    """An image that cannot be used."""
-
     name: str  # in the source
     sha256: str  # of its bytes; empty if it was not read
     reason: str
@@ -187,7 +185,6 @@ class _Writer:
         return sorted(missing)
 
     def add(self, examples: list[tuple[Key, bytes]]) -> None:
-        """Add examples: their keys and pixels."""
         while examples:
             if self._count == len(self._rows):
                 self.write_run()

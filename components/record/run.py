@@ -67,7 +67,6 @@ def update(retried: Location) -> None:
 
 
 def describe(config: RecordConfig, stage_notes: list[Note], has_ended: bool = True) -> dict[str, Any]:
-    """Return the record of a run with these notes."""
     server, message = "", ""
     with contextlib.suppress(ValueError, KeyError, TypeError):  # it is another value, or lacks the rest
         status = json.loads(config.status)  # a `PipelineTaskFinalStatus`

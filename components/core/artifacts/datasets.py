@@ -52,11 +52,9 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """One split, with its shards in order."""
-
     records: int
     class_counts: list[int]
-    shards: list[Shard]
+    shards: list[Shard]  # in order
 
     @property
     def unlabeled(self) -> int:

@@ -28,8 +28,6 @@ _STYLE: Any = {
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """One line of a chart."""
-
     label: str  # in the legend
     points: Sequence[tuple[float, float]]  # (x, y), at least one
     color: int = 0  # of eight

@@ -16,8 +16,6 @@ LARGEST_IMAGE_FILE = 64 << 20  # bytes; a larger image file is neither hashed no
 
 
 class SourceFile(NamedTuple):
-    """One file of a source."""
-
     name: str  # its path within the source, with `/`, printable even if the real name is not
     location: str  # its path, or gs://BUCKET/NAME
     bytes: int  # when it was listed

@@ -94,8 +94,6 @@ class _Root:
 
 
 class Listing:
-    """The files of a source, by name."""
-
     def __init__(self, catalog: Catalog, number: int, holds_root: bool) -> None:
         kind = _KINDS[number]
         self.holds_root = holds_root  # whether it holds the folder of all results, which is left out

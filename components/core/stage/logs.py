@@ -28,8 +28,6 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A parsed record."""
-
     line: str  # as people read it
     level: int  # of `logging`; DEBUG is for the display alone
     message: str

@@ -20,8 +20,6 @@ _SECONDS_BETWEEN_LINES, _IN_A_BUCKET = 5, 30  # where each look is one request f
 
 
 class Done(NamedTuple):
-    """Progress of the work."""
-
     images: int  # made into examples
     quarantined: int
     shards: int

@@ -30,8 +30,6 @@ _READ_AT_ONCE = 1 << 20
 
 
 class Member(NamedTuple):
-    """One file of an archive."""
-
     name: str  # its path within the archive, with `/`, printable
     offset: int  # of its local header in a zip file; of its content in a tar file, unpacked
     bytes: int  # bytes unpacked

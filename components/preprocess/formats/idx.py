@@ -65,7 +65,6 @@ def _read_labels(file: SourceFile, count: int) -> bytes:
 
 
 def _read_header(file: SourceFile, opened: BinaryIO, noun: str, ranks: tuple[int, ...]) -> tuple[int, ...]:
-    """Read the dimensions."""
     magic = opened.read(4)
     if len(magic) < 4 or magic[:3] != bytes([0, 0, _BYTES_TYPE]) or magic[3] not in ranks:
         expected = " or ".join(f"0x{_BYTES_TYPE << 8 | rank:08x}" for rank in ranks)

@@ -47,7 +47,6 @@ class Tally:
         self._first: dict[Label, str] = {}  # the first image with each label
 
     def add(self, name: str, split: str, label: Label) -> None:
-        """Count an image."""
         self.counts[split] = self.counts.get(split, 0) + 1
         self._first.setdefault(label, name)
 

@@ -44,8 +44,6 @@ _DIGITS = Stack(name=source_listing.DIGITS, split="train", shape=ImageShape(8, 8
 
 
 class Survey(NamedTuple):
-    """Images of a source, with classes and counts."""
-
     kind: str  # `digits`, or that of the source's `Listing`
     parts: Iterable[Part]  # can be iterated once
     counts: dict[str, int]  # number of images in each split that the source has
