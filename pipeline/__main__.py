@@ -62,7 +62,6 @@ def _dispatch(words: list[str]) -> int:
 
 
 def command() -> "tuple[cli.Parser, argparse._SubParsersAction[cli.Parser]]":
-    """Return the parser of a command line, and its verbs."""
     parser = cli.Parser(prog="wgan", description="Train, judge and publish WGAN-GP generators.")
     parser.add_argument("--version", action="version", version=f"wgan {VERSION}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", title="verbs (wgan VERB --help)")

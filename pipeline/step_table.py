@@ -48,8 +48,6 @@ class Condition:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step:
-    """A stage in the pipeline."""
-
     stage: str
     wires: Mapping[str, Any]  # the template, or the number, of each setting that is no parameter
     conditions: tuple[Condition, ...] = ()
@@ -77,7 +75,6 @@ class Step:
 
     @property
     def row(self) -> stages.Stage:
-        """The row of its stage in the table of stages."""
         return stages.TABLE[self.stage]
 
     @property

@@ -16,7 +16,6 @@ _TEXTS = {
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    """Add the verbs, with the flags of their programs, which check them."""
     for name, text in _TEXTS.items():
         parser = verbs.add(command, name, text, _run, reports_problems=True)
         for field in settings.fields_of(stages.config_of(name)):

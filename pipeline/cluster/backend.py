@@ -45,8 +45,6 @@ class RunStatus:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Submission:
-    """A run to start."""
-
     package: Package
     parameters: dict[str, Any]  # typed and checked; omitted ones have the package's defaults
     experiment: str

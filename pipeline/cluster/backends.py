@@ -13,8 +13,6 @@ from pipeline.profiles.targets import KFP, VERTEX
 
 
 class Backend(NamedTuple):
-    """A backend: what its folder holds."""
-
     title: str  # of its flags in the help
     flags: dict[str, tuple[str, str]]  # for address and credentials: by name, metavar and help
     from_flags: Callable[[argparse.Namespace], Any]  # makes the connection from flags; sends nothing
@@ -29,7 +27,6 @@ BACKENDS = {
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of all backends."""
     for backend in BACKENDS.values():
         group = parser.add_argument_group(backend.title)
         for name, (metavar, help_text) in backend.flags.items():

@@ -29,7 +29,6 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    """Declare the verbs that start, follow and end runs on a cluster."""
     _add_submit(command)
     waits = waiting.EXIT_CODES_HELP
 

@@ -28,7 +28,6 @@ _Place = tuple[str, Server, list[Schedule]]  # a target, its server, and the sch
 
 
 def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    """Declare `wgan schedule` and its actions."""
     shared = cli.Parser(add_help=False)
     add = shared.add_argument
     add("--file", type=Path, metavar="FILE", help=f"the schedules (default: {_DEFAULT_FILE}; docs/schedules.md)")
@@ -48,7 +47,6 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    """Run `wgan schedule` and return the exit code."""
     verbs.require("pipeline", parsed.verb)
     wanted: list[Schedule] = []
     has_file = bool(parsed.file) or parsed.action in (_DIFF, _APPLY) or _DEFAULT_FILE.exists()

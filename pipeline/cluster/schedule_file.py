@@ -37,8 +37,6 @@ _Name = Annotated[
 
 
 class ScheduleSettings(Settings):
-    """One schedule."""
-
     cron: Annotated[str, AfterValidator(cron.parse)]
     package: Text
     target: Annotated[str, matching("|".join(TARGETS), " or ".join(TARGETS))]
@@ -54,8 +52,6 @@ class ScheduleSettings(Settings):
 
 
 class FileSettings(Settings):
-    """The whole file."""
-
     controller_time_zone: _TimeZone = _UTC
     schedules: dict[_Name, ScheduleSettings]
 

@@ -105,7 +105,6 @@ class Containers:
         return image.code.get(step.stage, image.id)
 
     def maker(self, step: Step) -> dict[str, str]:
-        """Return the image that a step runs in, with its digest."""
         return {"image": self._images[step.image].name}
 
     def run(self, step: Step, command: list[str], copy: Copy) -> int:
@@ -175,7 +174,6 @@ class Containers:
                 log.error("container %s is left behind: %s", container, error)
 
     def _words(self, step: Step, command: list[str], name: str) -> list[str]:
-        """Return the words for `docker create`."""
         image = self._images[step.image]
         words = ["create", "--label", f"{_ROOT_LABEL}={self._root}", "--label", f"{_RUN_LABEL}={self.session.folder}"]
         words += ["--pull=never"]  # not even for a stray word among the options, which Docker takes for the image

@@ -77,7 +77,6 @@ def total(seconds: Mapping[str, float | None]) -> str:
 
 
 def _image(dataset: Any, parameters: dict[str, Any]) -> ImageShape | None:
-    """Return the shape of the training images."""
     if not isinstance(dataset, Unknown):
         with contextlib.suppress(DataError, OSError):
             return Manifest.read(dataset).image  # hashes no shard

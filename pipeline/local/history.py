@@ -33,8 +33,6 @@ _MINUTE = "%Y-%m-%d %H:%M"  # format of times
 
 @dataclasses.dataclass
 class TaskState:
-    """State of a stage in a run."""
-
     state: str = WAITING  # one of the words above
     reason: str = ""  # why it was skipped or is not run again
     seconds: float = 0.0  # of all its attempts
@@ -105,8 +103,6 @@ class History:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PastRun:
-    """A run that has begun."""
-
     root: Location
     number: int  # grows with time, from 1 on; stays when others are deleted
     folder: Path  # with its logs

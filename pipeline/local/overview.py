@@ -26,8 +26,6 @@ _NO_VERDICT = "NONE"
 
 @dataclasses.dataclass(frozen=True)
 class Overview:
-    """The runs of a root and its champion."""
-
     runs: list[PastRun]  # oldest first
     champion: Path | None = None  # folder of the champion's version
 

@@ -29,7 +29,6 @@ class Values:
         self._values = step_table.values_of(parameters, facts)
 
     def add(self, step: Step, outputs: Mapping[str, Any]) -> None:
-        """Add the outputs of a step that has ended."""
         self._values[step.stage] = SimpleNamespace(**outputs)
 
     def of(self, wire: Any) -> Any:
@@ -41,7 +40,6 @@ class Values:
         return step_table.filled(wire, self._values)
 
     def inputs(self, step: Step) -> dict[str, Any]:
-        """Return the value of each input of a step, by name."""
         return {name: self.of(wire) for name, wire in step.inputs.items()}
 
     def unmet_condition(self, step: Step) -> str | Unknown:

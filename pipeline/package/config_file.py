@@ -17,7 +17,6 @@ from pipeline.profiles.yaml_files import shown
 
 
 def add_flag(parser: argparse.ArgumentParser) -> None:
-    """Add `--config`."""
     text = "YAML file of parameters by stage, such as examples/digits.yaml; flags override it"
     parser.add_argument("--config", type=Path, metavar="FILE", help=text)
 

@@ -146,7 +146,6 @@ class KubeflowConnection:
 
     @property
     def pod_namespace(self) -> str:
-        """Namespace of the pods of runs."""
         return self.namespace or INSTALLED_IN
 
 

@@ -30,8 +30,6 @@ _NEVER = datetime.datetime(1971, 1, 1, tzinfo=datetime.UTC)  # an active run has
 
 
 class KubeflowRuns(Server):
-    """Runs of one Kubeflow server."""
-
     connection: KubeflowConnection
     _warned = False  # of Kubernetes, which does not answer
 

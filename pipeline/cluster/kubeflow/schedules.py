@@ -21,8 +21,6 @@ _GONE = 404
 
 
 class KubeflowBackend(KubeflowRuns):
-    """Runs and schedules of one Kubeflow server."""
-
     @property
     def _api(self) -> Any:
         return self.connection.client.recurring_runs

@@ -23,8 +23,6 @@ _NEWEST_RUNS = 100  # enough to find the active ones among
 
 
 class VertexBackend(VertexRuns):
-    """Runs and schedules of a project's region."""
-
     @property
     def _api(self) -> Any:
         return self.connection.schedules
