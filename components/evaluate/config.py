@@ -71,10 +71,10 @@ class EvaluateConfig(Config):
     ] = 0.1
     faulty_share_limit: Annotated[
         float, _share("Largest share of samples that seem as faulty as the worst 1% of test images.")
-    ] = 0.03
+    ] = 0.035
     outlier_share_limit: Annotated[
         float, _share("Largest share of samples as far from training images as the furthest 0.05% of test images.")
-    ] = 0.01
+    ] = 0.012
     repeat_share_limit: Annotated[
         float, _share("Largest share of samples as near to another one as the nearest 1% of test images.")
     ] = 0.1
