@@ -42,7 +42,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     pools = {name: scores.see(embedding, np.array_split(pixels, 20), name) for name, pixels in images.items()}
 
     def judge(generators: Mapping[str, small_data.Draw], count: int) -> list[dict[str, str]]:
-        seeds = [(0, count, trial) for trial in range(TRIALS)]
+        seeds = [(1, count, trial) for trial in range(TRIALS)]
         trials = [small_data.verdicts(embedding, pools, labels, generators, count, seed) for seed in seeds]
         return [{name: verdict.verdict for name, verdict in verdicts.items()} for verdicts in trials]
 
