@@ -161,6 +161,27 @@ def broken_rules(verdict: Verdict) -> dict[str, str]:
     return {rule.quantity.name: rule.outcome for rule in verdict.rules if rule.outcome != PASSED}
 
 
+def ends(verdict: Verdict) -> dict[str, tuple[Any, ...]]:
+    """Return the value of each rule on a number, and the ends of its interval, None for one that is infinite."""
+    rules = [rule for rule in verdict.rules if isinstance(rule.value, float)]
+    return {rule.quantity.name: (rule.value, rule.low, rule.high) for rule in rules}
+
+
+def show_margins(rows: list[dict[str, Any]], count: int) -> None:
+    """Print the mean value of each rule, and the mean ends of its interval, by training, with so many test images."""
+    trials = {
+        name: [row["ends"] for row in rows if (row["generator"], row["images"]) == (name, count)] for name in TRAININGS
+    }
+    rules = dict.fromkeys(rule for measured in trials.values() for by_rule in measured for rule in by_rule)
+    cells = [[rule, *(_mean_ends(rule, measured) for measured in trials.values())] for rule in rules]
+    tables.show(f"Trainings, {count:,} test images", ["rule", *trials], cells)
+
+
+def _mean_ends(rule: str, trials: list[dict[str, Any]]) -> str:
+    measured = np.array([by_rule[rule] for by_rule in trials if rule in by_rule], float)
+    return "{:.3g} ({:.3g} to {:.3g})".format(*measured.mean(axis=0)) if len(measured) else "-"
+
+
 def make_pools(
     dataset: Path, checkpoints: Mapping[str, str], embedding: feature_spaces.FeatureSpaces
 ) -> tuple[Pools, np.ndarray]:
@@ -193,7 +214,8 @@ def run_trials(root: Path, embedding: feature_spaces.FeatureSpaces, pools: Pools
             with (root / "results.jsonl").open("a") as file:
                 for name, verdict in results.items():
                     row = {"seed": SEED, "images": count, "trial": trial, "generator": name}
-                    print(json.dumps({**row, "verdict": verdict.verdict, "broken": broken_rules(verdict)}), file=file)
+                    row |= {"verdict": verdict.verdict, "broken": broken_rules(verdict), "ends": ends(verdict)}
+                    print(json.dumps(row), file=file)
         print(f"trial {trial + 1}", file=sys.stderr, flush=True)
 
 
@@ -234,4 +256,5 @@ def prove(options: argparse.Namespace) -> list[str]:
         for name, changed in TRAININGS.items()
     }
     run_trials(root, embedding, *make_pools(dataset, checkpoints, embedding))
+    show_margins(read_results(root), CERTIFIED)
     return violations(read_results(root))

@@ -58,7 +58,7 @@ KINDS = (
     Kind("white disc", everywhere(changes.cover(255, disc=True)), _HOLES),
     Kind("black square at one place", everywhere(changes.cover(0, fixed=True)), _HOLES),
     Kind("white square at one place", everywhere(changes.cover(255, fixed=True)), _HOLES),
-    Kind("checkerboard", everywhere(changes.checkerboard(1)), _LEVELS, 0),
+    Kind("checkerboard", everywhere(changes.checkerboard(1)), _LEVELS),
     Kind("checkerboard of 2 pixels", everywhere(changes.checkerboard(2)), _LEVELS),
     Kind("checkerboard of 3 pixels", everywhere(changes.checkerboard(3)), _LEVELS),
     Kind("stripes", everywhere(changes.stripes), _LEVELS),
