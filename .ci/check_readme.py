@@ -1,7 +1,8 @@
 """Runs the code of README after `make demo`, in an empty folder, and fails at the first other exit code.
 
 CI runs the commands of COVERED elsewhere, and the code of other pages in tests/system/test_end_to_end.py. Trainings are
-cut short, the contract server stands for Kubeflow, and nothing waits for a run there. ~/pictures has 300 pictures.
+cut short, the contract server stands for Kubeflow, and nothing waits for a run there. ~/pictures has 300 pictures, and
+so have the files of images to judge.
 
     python .ci/check_readme.py
 """
@@ -12,6 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import yaml
 from PIL import Image
 
@@ -26,7 +28,8 @@ ROOT = Path(__file__).parents[1]
 HOST = "https://kubeflow.example.com"
 COVERED = ("make demo", ". .venv/bin/activate", "make images && wgan run --runner docker --source digits")
 ENDS_WITH = {"wgan registry rollback": BAD_DATA}  # such short runs have published nothing yet
-SHORT = "--steps 20 --sample_count 100 --classifier_epochs 1 --base_filters 8"
+SHORT = "--sample_count 100 --classifier_epochs 1 --classifier_batch_size 8"
+SHORT_BY_VERB = {"wgan run ": f"{SHORT} --steps 20 --base_filters 8", "wgan judge ": SHORT}
 
 
 def prepare(home: Path) -> None:
@@ -36,6 +39,8 @@ def prepare(home: Path) -> None:
     (home / "runs" / "demo").symlink_to(ROOT / "runs" / "demo")
     for index, pixels in enumerate(color.crops(300, seed=0)):
         Image.fromarray(pixels).save(home / "pictures" / f"{index:03d}.png")
+    for seed, name in enumerate(("new", "last"), 1):
+        np.savez(home / f"{name}.npz", images=color.crops(300, seed=seed))
     images = {name: f"registry.test:5000/wgan/{name}@sha256:{str(at) * 64}" for at, name in enumerate(NAMES)}
     atomic_files.write_json(home / "build" / "images.json", {"schema_version": 1, "version": VERSION, "images": images})
     parameters = {"source": "digits", "root": "gs://b/runs"}
@@ -46,7 +51,7 @@ def prepare(home: Path) -> None:
 def adapted(command: str, host: str) -> str:
     """Return a command as this check runs it."""
     command = command.replace(HOST, host).replace(" --wait", "")
-    return f"{command} {SHORT}" if command.startswith("wgan run ") else command
+    return next((f"{command} {flags}" for verb, flags in SHORT_BY_VERB.items() if command.startswith(verb)), command)
 
 
 def main() -> None:
