@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _FIT_AT_MOST = 20_000  # training images that the whitenings are fitted on
 _ROWS_PER_COMPONENT = 10  # a covariance of fewer rows for each dimension is unreliable
 _BATCH = 512
-_FAULT_STEPS = 200, 800  # updates, for large and for small images; 300 halve distances of small faults in clothes
+_FAULT_STEPS = 200, 800  # updates, for large and for small images: more see smaller faults
 _SMALL = 64 * 64  # pixels; larger images take fewer updates, so that these cost no more than the classifier's
 _CHANCE_LEVEL = 0.01  # significance of being better than chance
 
@@ -149,9 +149,9 @@ class _Embedding(tf.Module):
         self, networks: dict[str, keras.Model], custom: CustomNetwork | None, image: datasets.ImageShape
     ) -> None:
         super().__init__(name="embedding")
-        self.spaces = [name for name in networks if custom is None or name != embeddings.CLASSIFIER]
+        self.spaces = list(networks)
         if custom:
-            self.spaces.insert(0, custom.name)
+            self.spaces = [custom.name, *(name for name in networks if name != embeddings.CLASSIFIER)]
             self.custom_variables = custom.variables
         variables = saved_models.plain_variables
         self.weights = {name: variables(network.trainable_variables) for name, network in networks.items()}

@@ -33,7 +33,7 @@ _BOUNDS = {
     "kernel distance of real images, in errors": (-4, 4),  # unbiased, 0 is expected: Binkowski et al., 2018
     "both ways round, relative difference": (0, 1e-6),  # symmetric up to rounding: Dowson and Landau, 1982
     "smallest step, of the largest distance": (0, math.inf),  # grows with a disturbance: Heusel et al., 2017
-    # The next two are for 5,000 images; the error of fewer is larger, of 1,000 about 0.008 and 0.07: measured.
+    # The next two are for 5,000 images. With fewer they widen as a standard error does.
     "coverage of real images": (1 - 2**-5 - 0.03, 1 - 2**-5 + 0.03),  # 1 - 2^-5 expected: Naeem et al., 2020
     "density of real images": (0.9, 1.1),  # 1 is expected: Naeem et al., 2020
     f"coverage of images repeated {_REPEATED[1]} times": (0, 0.5),  # a collapse shows: Naeem et al., 2020

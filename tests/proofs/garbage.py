@@ -96,13 +96,13 @@ def run(
 
 
 def weakest(kind: Kind, rows: Sequence[Row], noticed: Sequence[str]) -> str:
-    """Return the strength from which on every verdict is one of those that notice; `never` if there is none."""
-    found = "never"
+    """Return the weakest strength from which on all verdicts are among `noticed`; `never` if there is none."""
+    weakest_noticed = "never"
     for strength in reversed(kind.strengths):
         if not all(row["verdict"] in noticed for row in rows if row["strength"] == strength):
             break
-        found = f"{strength:g}"
-    return found
+        weakest_noticed = f"{strength:g}"
+    return weakest_noticed
 
 
 def violations(rows: Sequence[Row], kinds: Sequence[Kind], counts: Sequence[int]) -> list[str]:

@@ -52,8 +52,8 @@ Draw = Callable[[Pools, np.ndarray, np.ndarray, np.random.Generator], Seen]
 def images_of_pools(pictures: Pictures) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the name and the images of each pool, uint8 [n, height, width, channels].
 
-    There are SAMPLES images of garbage that is made of training images or of nothing. Row i of the others is made of
-    unseen image i, so that a trial leaves out those that it takes as test images.
+    Pools that need no unseen images have SAMPLES rows. In the others, row i comes from unseen image i, so that a trial
+    can leave out the rows of its test images.
     """
     sampled = dataclasses.replace(pictures, count=SAMPLES)
     yield "real", pictures.unseen

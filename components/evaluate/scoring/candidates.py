@@ -143,7 +143,8 @@ def draw(generator: Generator, image: ImageShape, count: int, seed: int) -> Iter
 def draw_labels(generator: Generator, count: int, seed: int) -> tf.Tensor | None:
     """Draw the labels of the samples of `draw`, int32 [count], as frequent as in the data; None if it takes none."""
     if generator.stored:
-        return None if generator.stored.labels is None else tf.constant(generator.stored.labels)
+        labels = generator.stored.labels
+        return None if labels is None else tf.constant(labels)
     return gan.draw_labels(generator.class_counts, count, seed) if generator.class_counts else None
 
 
