@@ -11,6 +11,7 @@ from components.core.stage.inputs import Results, Source, SourceIndex
 _folder = functools.partial(Setting, in_key=False)
 _side = functools.partial(Setting, at_least=0, at_most=1024)
 _share = functools.partial(Setting, at_least=0.0, below=1.0)
+TEST_SHARE = 0.1  # of the images are for tests by default, or more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class PreprocessConfig(Config):
     beam_options: Annotated[str, Setting("Beam's pipeline options, such as `--runner=FlinkRunner`.", in_key=False)] = ""
 
     def joint_problems(self) -> Iterator[str]:
-        held_out = self.validation_fraction + self.test_fraction
+        held_out = self.validation_fraction + (self.test_fraction or TEST_SHARE)
         if held_out >= 1:
             yield f"validation_fraction and test_fraction must leave images to train on, got {held_out} together"
         if (self.height > 0) != (self.width > 0):

@@ -13,10 +13,10 @@ import numpy as np
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
+from components.preprocess.config import TEST_SHARE
 from components.preprocess.reuse import DatasetCache
 
 _WORDS = 4  # of 64 bits in a sha256
-_TEST_SHARE = 0.1
 _TEST_IMAGES = 2200  # `embeddings.CERTIFIABLE`, and some that chance, duplicates and quarantine may take
 _SPARED_FROM = 5000  # images; of fewer, so many would leave too few to train on
 
@@ -57,7 +57,7 @@ def divide(
 
 
 def _test_share(images: int) -> float:
-    return max(_TEST_SHARE, _TEST_IMAGES / images) if images >= _SPARED_FROM else _TEST_SHARE
+    return max(TEST_SHARE, _TEST_IMAGES / images) if images >= _SPARED_FROM else TEST_SHARE
 
 
 def places(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import pixels
+from components.core.errors import ConfigError
 from components.core.sources.files import SourceFile
 from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles
+from components.preprocess.config import PreprocessConfig
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart
 from components.preprocess.placement import Plan, divide
@@ -143,6 +145,11 @@ def test_no_more_is_kept_of_what_is_quarantined_than_is_shown(tmp_path: Path) ->
 )
 def test_number_of_shards(split_counts: dict[str, int], fractions: dict[str, float], counts: dict[str, int]) -> None:
     assert divide(split_counts, 0.1, 0.1, 100) == (fractions, counts)
+
+
+def test_a_validation_share_that_leaves_nothing_beside_the_default_for_tests_is_refused() -> None:
+    with pytest.raises(ConfigError, match="must leave images to train on, got 1"):
+        PreprocessConfig(source="-", dataset="-", validation_fraction=0.9)
 
 
 @pytest.mark.parametrize(("images", "share"), [(4999, 0.1), (5000, 0.44), (10_000, 0.22), (22_000, 0.1), (60_000, 0.1)])
