@@ -9,7 +9,7 @@ import scipy.stats
 from components.core.metrics.whitening import checked
 
 _NEIGHBOR = 5  # its distance is a ball's radius: Naeem et al. (2020) take the fifth of 10,000
-_ELEMENTS = 2**22  # of a matrix of distances at a time: memory must not grow with the product of two sets
+_ELEMENTS = 2**20  # of a matrix of distances at a time: memory must not grow with the product of two sets
 _ROUNDING = 1e-12  # of the squared norms; smaller squared distances are those of duplicates
 TAIL = 0.01  # share of held-out images that count as close to the training images, or as faulty
 
@@ -111,9 +111,11 @@ def copy_share(drawn: np.ndarray, held_out: np.ndarray) -> float:
 def _squared_distances(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield squared distances from some rows of x [n, d] to all rows of y [m, d]: the first row, and [rows, m]."""
     norms_x, norms_y = np.square(x).sum(axis=1), np.square(y).sum(axis=1)
-    rows = max(1, _ELEMENTS // len(y))
+    rows, doubled = max(1, _ELEMENTS // len(y)), -2 * y.T
     for at in range(0, len(x), rows):
+        distances = x[at : at + rows] @ doubled
         norms = norms_x[at : at + rows, None] + norms_y
-        distances = norms - 2 * (x[at : at + rows] @ y.T)
-        distances[distances < _ROUNDING * norms] = 0.0
+        distances += norms
+        norms *= _ROUNDING
+        distances[distances < norms] = 0.0
         yield at, distances
