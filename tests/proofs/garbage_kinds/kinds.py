@@ -13,7 +13,7 @@ class Kind:
     name: str
     plant: Plant
     strengths: tuple[float, ...]  # from the weakest
-    tolerated: int = 1  # of the strengths, the first ones, which may be promoted
+    tolerated: int = 1  # of the strengths, the first ones, which may be promoted; docs/evaluation.md names others
     needs_classes: bool = False
     needs_color: bool = False
 
@@ -84,7 +84,7 @@ KINDS = (
     Kind("low resolution", everywhere(changes.low_resolution(1)), (0.75, 0.5, 0.25)),
     Kind("large pixels", everywhere(changes.low_resolution(0)), (0.75, 0.5, 0.25)),
     Kind("ringing", everywhere(changes.ringing), (0.3, 0.7, 2)),
-    Kind("few gray levels", everywhere(changes.banding), (16, 8, 4)),
+    Kind("few gray levels", everywhere(changes.banding), (16, 8, 4), 2),
     Kind("JPEG blocks", everywhere(changes.jpeg), (50, 20, 5)),
     Kind("mirrored halves", everywhere(changes.mirrored_half), _BLENDED),
     Kind("two images in one", everywhere(changes.other_below), (0.1, 0.25, 0.5)),
@@ -109,7 +109,7 @@ KINDS = (
     Kind("copies, mirrored", copies(changes.mirrored), _COPIED),
     Kind("copies, rotated by 5 degrees", copies(changes.rotated, 5), _COPIED),
     Kind("copies, zoomed", copies(changes.zoomed, 1), _COPIED),
-    Kind("copies, shifted by a pixel", copies(changes.shifted, 1), _COPIED),
+    Kind("copies, shifted by a pixel", copies(changes.shifted, 1), _COPIED, 2),
     Kind("copies with a hole", copies(changes.cover(0), 4), _COPIED),
     Kind("copies as JPEG of quality 50", copies(changes.jpeg, 50), _COPIED),
     Kind("copies as JPEG of quality 75", copies(changes.jpeg, 75), _COPIED),
@@ -122,7 +122,7 @@ KINDS = (
     Kind("missing classes", sets.without_classes, (0.1, 0.2, 0.5), 0, needs_classes=True),
     Kind("noise instead of classes", sets.noise_for_classes, (0.1, 0.5, 0.9), 0, needs_classes=True),
     Kind("a class replaced by another with noise", sets.class_replaced(1, by=0), (0.05, 0.2), 0, needs_classes=True),
-    Kind("missing part of a class", sets.without_clusters(every_class=False), (0.125, 0.25, 0.5)),
-    Kind("missing part of each class", sets.without_clusters(every_class=True), (0.125, 0.25, 0.5)),
+    Kind("missing part of a class", sets.without_clusters(every_class=False), (0.125, 0.25, 0.5), 3),
+    Kind("missing part of each class", sets.without_clusters(every_class=True), (0.125, 0.25, 0.5), 2),
 )
 KIND = {kind.name: kind for kind in KINDS}
