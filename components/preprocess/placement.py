@@ -1,6 +1,6 @@
 """The plan of a dataset, decided before any image is read, and the rule that gives each image its position.
 
-Split, shard and position within the shard follow from a hash of the image's content alone. So adding images moves no
+Split, shard and position within the shard follow from a hash of the image's pixels alone. So adding images moves no
 other image between splits, identical images are never in two splits, and the order of arrival does not matter.
 """
 
@@ -61,7 +61,7 @@ def _test_share(images: int) -> float:
 
 
 def places(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of images from their sha256; the split is the source's, but made splits take from `train`.
+    """Return the places of images by their pixels' sha256; the split is the source's, but made ones take from `train`.
 
     The numbers of their shards in `Plan.shard_names`, int64 [n]; and their sort keys in these, uint64 [n, 4]: hashes
     of the sha256, read as big-endian.
@@ -76,5 +76,5 @@ def places(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) ->
         edge += share
     counts = np.array([plan.shard_counts[split] for split in datasets.SPLITS], np.uint64)
     shards = (np.cumsum(counts) - counts)[splits] + words[:, 1] % counts[splits]
-    keys = b"".join(hashlib.sha256(b"%d:" % plan.seed + content_hash).digest() for content_hash in hashes)
+    keys = b"".join(hashlib.sha256(b"%d:" % plan.seed + pixel_hash).digest() for pixel_hash in hashes)
     return shards.astype(np.int64), np.frombuffer(keys, ">u8").reshape(-1, _WORDS)

@@ -65,7 +65,7 @@ class DatasetCache:
 
 
 def decoding(image: ImageShape, resize: str) -> bytes:
-    """Return a digest (32 bytes) of what decides the pixels of an image file: shape, resizing, code, decoder."""
+    """Return a digest (32 bytes) of what decides an image file's pixels: shape, resizing, code, decoder."""
     decided_by = {
         "image": dataclasses.asdict(image),
         "resize": resize,
@@ -75,12 +75,6 @@ def decoding(image: ImageShape, resize: str) -> bytes:
         "libwebp": features.version("webp"),
     }
     return bytes.fromhex(digests.digest_of(decided_by))
-
-
-def members_of(made_by: bytes, contents: np.ndarray, hashes: list[bytes]) -> bytes:
-    """Return a members file, from the sha256 of each record's image file (uint8 [n, 32]) and of its pixels."""
-    pixel_hashes = np.frombuffer(b"".join(hashes), np.uint8).reshape(contents.shape)
-    return made_by + np.hstack([contents, pixel_hashes]).tobytes()
 
 
 def cache_of(earlier: str, made_by: bytes, wanted: Iterable[bytes] | None, folder: Path) -> DatasetCache | None:

@@ -1,7 +1,7 @@
 """Rows: the examples of a chunk of the source, left in files in runs that are sorted by shard.
 
-A row has the fields `order` (uint64 [4], which sorts a shard), `label` (int32), `content` (the sha256 of what the image
-was made of) and `image` (its pixels, uint8 row by row).
+A row has the fields `order` (uint64 [4], which sorts a shard), `label` (int32), `hashes` (uint64 [2, 4], the sha256 of
+what the image was made of, and of its pixels) and `image` (these, uint8 row by row).
 """
 
 import contextlib
@@ -36,7 +36,6 @@ ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of the index o
 _RUN_BYTES, _PART_BYTES = 16 << 20, 1 << 20  # of rows: sorted in memory; of one shard, read together
 _BATCH_BYTES = 4 << 20  # of pixels, made together
 _FILES_AT_ONCE, _PIXELS_AT_ONCE = (pool.IMAGES_AT_ONCE, 1 << 20), (1000, 16 << 20)  # images and bytes in a batch
-_HASH_BYTES = 32
 
 Key = tuple[str, int, bytes]  # of an image: split of the source, label, sha256 of the content
 Batch = list[tuple[Original, Key]]
@@ -64,7 +63,7 @@ def row_type(image: ImageShape) -> np.dtype:
     """Return the type of rows for images of a shape."""
     # Little-endian: `np.concatenate` turns any other order into the machine's own.
     return np.dtype(
-        [("order", "<u8", (4,)), ("label", "<i4"), ("content", "u1", (_HASH_BYTES,)), ("image", "u1", (image.size,))]
+        [("order", "<u8", (4,)), ("label", "<i4"), ("hashes", "<u8", (2, 4)), ("image", "u1", (image.size,))]
     )
 
 
@@ -93,7 +92,7 @@ def make(files: AttemptFiles, chunk: str, plan: Plan, decoders: int) -> list[tup
                 if isinstance(image, UndecodableImage):
                     writer.quarantine(Quarantined(original.name, key[2].hex(), str(image)))
                 else:
-                    examples.append((key, image.pixels))
+                    examples.append((key, image.pixels, hashlib.sha256(image.pixels).digest()))
                     writer.outcome.cropped_count += image.is_cropped
             writer.add(examples)
     writer.write_run()
@@ -106,9 +105,9 @@ def blocks_in_order(
 ) -> Iterator[np.ndarray]:
     """Yield the rows of one shard in order, some at a time; only their sort keys are held in memory.
 
-    `order` is a hash of the content, so rows with the same `order` are of one image, and only their labels can differ.
+    `order` is a hash of the pixels, so rows with the same `order` are of one image; labels and contents sort these.
     """
-    orders, labels = [], []
+    orders, labels, contents = [], [], []
     with tempfile.TemporaryFile(dir=files.scratch) as merged:
         with errors.naming(files.scratch):
             for content in files.parts(sorted(file_parts)):
@@ -116,8 +115,9 @@ def blocks_in_order(
                 part = np.frombuffer(content, kind)
                 orders.append(part["order"].copy())
                 labels.append(part["label"].copy())
+                contents.append(part["hashes"][:, 0, 0].byteswap())
             merged.flush()
-        order = np.lexsort((np.concatenate(labels), *np.concatenate(orders).T[::-1]))
+        order = np.lexsort((np.concatenate(contents), np.concatenate(labels), *np.concatenate(orders).T[::-1]))
         mapped = mmap.mmap(merged.fileno(), 0, access=mmap.ACCESS_READ)
         rows = np.frombuffer(mapped, kind)
         for start in range(0, len(order), at_once):
@@ -177,24 +177,25 @@ class _Writer:
         for shard, group in itertools.groupby(in_cache, key=lambda entry: entry[0].shard):
             members = [*group]
             images = reuse.read_pixels(shard, [cached for cached, _ in members], self.plan.image.size)
-            reused = {number: image for (_, number), image in zip(members, images, strict=True) if image}
-            self.add([(keys[number], image) for number, image in reused.items()])
-            missing -= reused.keys()
-            self.outcome.reused[shard] = self.outcome.reused.get(shard, 0) + len(reused)
-            self.outcome.damaged[shard] = self.outcome.damaged.get(shard, 0) + len(members) - len(reused)
+            found = [(*member, image) for member, image in zip(members, images, strict=True) if image]
+            self.add([(keys[number], image, cached.sha256) for cached, number, image in found])
+            missing -= {number for _, number, _ in found}
+            self.outcome.reused[shard] = self.outcome.reused.get(shard, 0) + len(found)
+            self.outcome.damaged[shard] = self.outcome.damaged.get(shard, 0) + len(members) - len(found)
         return sorted(missing)
 
-    def add(self, examples: list[tuple[Key, bytes]]) -> None:
+    def add(self, examples: list[tuple[Key, bytes, bytes]]) -> None:  # pixels, and their sha256
         while examples:
             if self._count == len(self._rows):
                 self.write_run()
             begin, end = self._count, min(self._count + len(examples), len(self._rows))
-            keys, images = zip(*examples[: end - begin], strict=True)
-            splits, labels, hashes = zip(*keys, strict=True)
+            keys, images, hashes = zip(*examples[: end - begin], strict=True)
+            splits, labels, contents = zip(*keys, strict=True)
             rows = self._rows[begin:end]
             self._shards[begin:end], rows["order"] = placement.places(hashes, splits, self.plan)
             rows["label"] = labels
-            rows["content"] = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, _HASH_BYTES)
+            both = b"".join(itertools.chain(*zip(contents, hashes, strict=True)))
+            rows["hashes"] = np.frombuffer(both, "<u8").reshape(-1, 2, 4)
             rows["image"] = np.frombuffer(b"".join(images), np.uint8).reshape(end - begin, -1)
             self._count, examples = end, examples[end - begin :]
 

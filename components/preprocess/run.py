@@ -195,7 +195,7 @@ def _repeated(built: BuildResult, test_images: int) -> Facts:
     contradictions = sum(facts.contradictions for facts in built.shards)
     if duplicates:
         first = next((facts.contradicting for facts in built.shards if facts.contradicting), "")
-        labels = f"; {contradictions:,} have different labels, such as that of sha256 {first}" if first else ""
+        labels = f"; {contradictions:,} have different labels, such as file or array of sha256 {first}" if first else ""
         log.warning("%s images are in the source more than once, and stay%s", f"{duplicates:,}", labels)
     leaked = leaks.describe(built.leaks, test_images)
     if built.leaks:

@@ -33,7 +33,7 @@ _SIGNED, _LEAKS, _FACTS = ".signed", ".leaks", ".facts"
 class ShardFacts(NamedTuple):
     """Facts about one shard for the manifest of the dataset.
 
-    All copies of an image in one split are in one shard, because the shard follows from the image's content.
+    All copies of an image in one split are in one shard, because the shard follows from the image's pixels.
     """
 
     shard: datasets.Shard
@@ -41,7 +41,7 @@ class ShardFacts(NamedTuple):
     class_counts: list[int]  # records by label
     duplicates: int  # records of an image that an earlier record has
     contradictions: int  # images with different labels in several records
-    contradicting: str  # sha256 of the first of these images, if any
+    contradicting: str  # sha256 of what the first of these images was made of, if any
 
     @property
     def split(self) -> str:
@@ -63,14 +63,12 @@ def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan
         return [name]
     kind = rows.row_type(plan.image)
     split = name.partition("-")[0]
-    labels, contents, thumbnails = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()  # by block
-    hashes: list[bytes] = []  # of the pixels of each image
+    labels, hashes, thumbnails = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()  # by block
     shard_sha256 = hashlib.sha256()
 
     def encoded(block: np.ndarray) -> np.ndarray:
         labels.append(block["label"].copy())
-        contents.append(block["content"].copy())
-        hashes.extend(hashlib.sha256(image).digest() for image in block["image"])
+        hashes.append(block["hashes"].copy())
         return tfrecord.framed_examples(block["image"], block["label"])
 
     def measured(records: np.ndarray) -> bytes:  # without the GIL throughout
@@ -83,25 +81,26 @@ def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan
     blocks = rows.blocks_in_order(file_parts, files, kind, max(1, _BLOCK_BYTES // kind.itemsize))
     with ThreadPoolExecutor(1) as executor:  # which measures a block while the next is encoded
         checksum = files.write(name, concurrent.ordered(executor, measured, map(encoded, blocks), ahead=1))
+    all_labels, all_hashes = np.concatenate(labels), np.concatenate(hashes)
+    contents, pixels = all_hashes[:, 0], all_hashes[:, 1]
     if thumbnails:
-        files.write(f"{name}{_SIGNED}", [leaks.signatures(hashes, thumbnails).tobytes()])
-    size = len(hashes) * tfrecord.record_type(plan.image.size).itemsize
-    shard = datasets.Shard(name, len(hashes), size, shard_sha256.hexdigest())
+        files.write(f"{name}{_SIGNED}", [leaks.signatures(pixels, thumbnails).tobytes()])
+    size = len(all_labels) * tfrecord.record_type(plan.image.size).itemsize
+    shard = datasets.Shard(name, len(all_labels), size, shard_sha256.hexdigest())
     written = {name: Written(size, shard.sha256, checksum)}
-    all_labels, all_contents = np.concatenate(labels), np.concatenate(contents)
     if plan.decoding:
         members = Path(name).with_suffix(reuse.MEMBERS).name
-        written[members] = files.put(members, reuse.members_of(plan.decoding, all_contents, hashes))
+        written[members] = files.put(members, plan.decoding + all_hashes.tobytes())
     # Records of one image are neighbors.
-    same = (all_contents[1:] == all_contents[:-1]).all(axis=1)
-    contradicting = {content.tobytes().hex() for content in all_contents[1:][same & (np.diff(all_labels) != 0)]}
+    same = (pixels[1:] == pixels[:-1]).all(axis=1)
+    contradicting = np.flatnonzero(same & (np.diff(all_labels) != 0)) + 1
     facts = ShardFacts(
         shard=shard,
         files=written,
         class_counts=np.bincount(all_labels, minlength=plan.class_count).tolist() if plan.class_count else [],
         duplicates=int(same.sum()),
-        contradictions=len(contradicting),
-        contradicting=min(contradicting, default=""),
+        contradictions=len(np.unique(pixels[contradicting], axis=0)),
+        contradicting=min((content.tobytes().hex() for content in contents[contradicting]), default=""),
     )
     files.leave(f"{name}{_FACTS}", facts)
     return [name]

@@ -87,7 +87,8 @@ def change(source: Path, chance: random.Random) -> None:
             shutil.copyfile(path, other / f"double-{path.name}")
         else:
             path.write_bytes(picture(chance.randrange(1000)) if action == "replace" else b"no image")
-    write(source, [chance.randrange(1000) for _ in range(chance.randrange(12))])
+    saved_again = [int(path.stem) + 10_000 for path in files if path.stem.isdigit() and int(path.stem) % 7 != 6]
+    write(source, [chance.randrange(1000) for _ in range(chance.randrange(12))] + saved_again[:4])
     for number in range(10):  # a class of fewer images may have none to train on, and be refused
         (source / "d").mkdir(exist_ok=True)
         (source / "d" / f"new-{number}.png").write_bytes(picture(1000 + number))
