@@ -12,25 +12,13 @@ import pytest
 from PIL import Image
 
 from components.core.artifacts import datasets
-from components.core.artifacts.datasets import ImageShape
 from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
-from tests.faults.damage.image_cases import CASES, NOISE, blank_png, chunk, gray, png, saved
-
-
-def test_16_bit_color_keeps_every_level_and_is_one_off_at_most() -> None:
-    fine = np.arange(0, 65536, 16).astype(np.uint16).reshape(64, 64)
-    for color, values in ((2, gray(fine)), (6, np.dstack([gray(fine), np.full_like(fine, 65535)]))):
-        content = pixels.from_file(png(values, color), ImageShape(64, 64, 3), "fill").pixels
-        decoded = np.frombuffer(content, np.uint8).reshape(64, 64, 3).astype(int)
-        assert len(np.unique(decoded)) == 256
-        assert (np.diff(decoded[..., 0].ravel()) >= 0).all()
-        assert np.abs(decoded - np.rint(gray(fine) / 257)).max() <= 1
-
+from tests.faults.damage.image_cases import CASES, NOISE, blank_png, chunk, png, saved
 
 _MEMORY = """
 import pathlib, re, sys

@@ -10,6 +10,7 @@ import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL.ImageFile import ImageFile
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.sources.files import LARGEST_IMAGE_FILE
@@ -32,7 +33,7 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
 _RIFF_HEAD = 12  # bytes: `RIFF`, the size of what follows, `WEBP`
-_MODES = {1: "L", 3: "RGB"}
+_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 # The metadata that `PIL.Image.Image.getexif` reads.
 _SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"})
 
@@ -51,17 +52,18 @@ class UndecodableImage(Exception):
 def from_file(content: bytes, shape: ImageShape, resize: str) -> Decoded:
     """Decodes a PNG, JPEG or WebP file.
 
-    The content decides the kind, not the name. EXIF orientation is applied; transparency lies on white; 16 bit gray is
-    scaled, not clipped; colors are as stored, without color management. A JPEG file is decoded at a half, a quarter
-    or an eighth of its size (libjpeg's DCT scaling) where that has `JPEG_OVERSAMPLING` times the size asked for.
+    The content decides the kind, not the name. EXIF orientation is applied; colors are as stored.
+    Transparent pixels lie on white; 16 bit is scaled, not clipped.
+    A JPEG file is decoded at a half, a quarter or an eighth of its size (libjpeg's DCT scaling) where that has
+    `JPEG_OVERSAMPLING` times the size asked for.
 
-    `UndecodableImage` if the file is of another kind, damaged, animated, of more than `LARGEST_IMAGE` pixels or of more
-    than `LARGEST_FILE` bytes. `resize` is that of `fitted`.
+    `UndecodableImage` if the file is of another kind, damaged, animated, of more than `LARGEST_IMAGE` pixels or of
+    more than `LARGEST_FILE` bytes. `resize` is that of `fitted`.
     """
     try:
         with _open(content) as image:
             picture = _reduced(image, shape)
-            pixels = _upright_8_bit(image)
+            pixels = _upright_8_bit(image, content)
         left, top, right, bottom = picture or (0, 0, *pixels.size)
         aspects = (right - left) * shape.height, (bottom - top) * shape.width
         is_cropped = resize == "fill" and min(aspects) < (1 - MOST_CROPPED) * max(aspects)
@@ -97,7 +99,7 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | No
     """Brings an 8-bit image to a shape: gray as ITU-R 601 luma, other sizes by an antialiased Lanczos filter.
 
     `fill` covers the shape and crops the center, `fit` goes inside it and pads with black, `pad` does so without
-    enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect. The image is of mode L or RGB;
+    enlarging, so that smaller images keep their pixels, `stretch` ignores the aspect. The image has one of `_MODES`;
     `picture` is the part of it to take, all if None.
     """
     mode, size = _MODES[shape.channels], (shape.width, shape.height)
@@ -144,13 +146,13 @@ def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
     return left, top, left + picture[0], top + picture[1]
 
 
-def _open(content: bytes) -> Image.Image:
+def _open(content: bytes) -> ImageFile:
     """Read an image's header. Formats are named, because Pillow would otherwise try dozens."""
     if not content:
         raise UndecodableImage("is empty")
     if len(content) > LARGEST_FILE:
         raise UndecodableImage(TOO_LARGE)
-    image: Image.Image
+    image: ImageFile
     if content.startswith(_PNG):
         image = PngImagePlugin.PngImageFile(io.BytesIO(content))
     elif content.startswith(_JPEG):
@@ -189,21 +191,52 @@ def _require_checksums(content: bytes) -> None:
         at = end + 4
 
 
-def _upright_8_bit(image: Image.Image) -> Image.Image:
-    """Return the image as mode L or RGB, turned by its EXIF orientation."""
+def _load_upright(image: Image.Image) -> None:
     image.load()  # the orientation may come after the pixels
     if not _SAYING_ORIENTATION.isdisjoint(image.info):  # looking takes long for so small an image
         ImageOps.exif_transpose(image, in_place=True)  # a copy of a large image takes 100 MB
-    if image.mode.startswith("I"):  # 16 bit gray: Pillow's own conversion clips at 255
-        import numpy as np
 
-        values = np.asarray(image)
-        gray = from_16_bit(values)
-        if "transparency" in image.info:  # one value is transparent there
-            gray[values == image.info["transparency"]] = 255
-        return Image.fromarray(gray)
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-        return image.convert("RGB")
-    return image if image.mode in ("L", "RGB") else image.convert("L" if image.mode == "1" else "RGB")
+
+def _upright_8_bit(image: ImageFile, content: bytes) -> Image.Image:
+    """Return the image as mode L or RGB, turned by its EXIF orientation."""
+    stored = str(image.tile[0].args) if image.tile and isinstance(image, PngImagePlugin.PngImageFile) else ""
+    if stored.endswith(";16B"):
+        pixels = _from_16_bits(image, stored, content)
+    else:
+        _load_upright(image)
+        pixels = image
+        if "transparency" in image.info:  # a gray that Pillow does not scale as it does pixels
+            image.info["transparency"] *= {"L;2": 85, "L;4": 17}.get(stored, 1)
+    if pixels.has_transparency_data:
+        pixels = pixels.convert("RGBA")
+    elif pixels.mode not in ("L", "RGB"):
+        pixels = pixels.convert("L" if pixels.mode == "1" else "RGB")
+    if pixels.mode != "RGBA":
+        return pixels
+    white = Image.new("RGB", pixels.size, "white")
+    white.paste(pixels, mask=pixels.getchannel("A"))
+    return white
+
+
+def _from_16_bits(image: ImageFile, stored: str, content: bytes) -> Image.Image:
+    """Load a PNG file of 16 bits, by Pillow's name of its pixels; return it upright as mode L, LA, RGB or RGBA."""
+    import numpy as np
+
+    channels, transparent = stored.index(";"), image.info.get("transparency")
+    # Pillow would drop the last byte of each color. These are pixels that together have all bytes.
+    names = {"I;16B": ["I;16"], "LA;16B": ["RGBA"]}.get(stored, [stored, f"{stored[:-1]}L"])
+    parts = [image, *(PngImagePlugin.PngImageFile(io.BytesIO(content)) for _ in names[1:])]
+    for part, name in zip(parts, names, strict=True):
+        part.tile = [part.tile[0]._replace(args=name)]
+        _load_upright(part)
+    result = Image.new(_MODES[channels + (transparent is not None)], image.size)
+    rows = min(image.height, max(1, 1_000_000 // image.width))  # in strips, because NumPy takes much memory
+    for top in range(0, image.height, rows):
+        strips = [np.asarray(part.crop((0, top, image.width, top + rows))) for part in parts]
+        values = np.frombuffer(np.stack(strips, axis=-1).tobytes(), ">u2").reshape(-1, channels)
+        if transparent is not None:
+            opaque = (values != transparent).any(axis=1, keepdims=True)
+            values = np.hstack([values, 65535 * opaque.astype(np.uint16)])
+        pixels = Image.frombytes(result.mode, (image.width, rows), from_16_bit(values).tobytes())
+        result.paste(pixels, (0, top))
+    return result

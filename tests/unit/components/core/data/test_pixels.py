@@ -14,14 +14,17 @@ from PIL.PngImagePlugin import PngInfo
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import pixels
-from tests.faults.damage.image_cases import saved
+from tests.faults.damage.image_cases import chunk, saved
+from tests.faults.damage.image_cases import png as fast_png
+from tests.inputs import png
 
 RAMP = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
 
 
 def decoded(content: bytes, height: int = 2, width: int = 4, channels: int = 3, resize: str = "fill") -> np.ndarray:
     shape = ImageShape(height, width, channels)
-    return np.frombuffer(pixels.from_file(content, shape, resize).pixels, np.uint8).reshape(height, width, channels)
+    made = pixels.from_file(content, shape, resize).pixels
+    return np.frombuffer(made, np.uint8).reshape(height, width, channels)
 
 
 @pytest.mark.parametrize(
@@ -162,3 +165,29 @@ def test_plain_pixels_take_the_same_way() -> None:
 def test_a_process_that_decodes_starts_without_numpy() -> None:
     program = "import sys; from components.preprocess.decode import decoder_process; print('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"False\n"
+
+
+@pytest.mark.parametrize(("color", "bits"), png.KINDS)
+@pytest.mark.parametrize("has_transparency", [False, True])
+@pytest.mark.parametrize("interlace", [0, 1])
+def test_every_kind_of_png_is_decoded_as_its_specification_says(
+    color: int, bits: int, has_transparency: bool, interlace: int
+) -> None:
+    """Some values are few, so that some are the transparent one and others differ from it in the lowest bit."""
+    random = np.random.default_rng(bits)
+    values = random.integers(0, 1 << bits, 3)
+    samples = random.choice([*values, *(values ^ 1)], (11, 13, png.CHANNELS[color])).astype(np.uint16)
+    samples[7:] = random.integers(0, 1 << bits, samples[7:].shape)
+    extra = [chunk(b"PLTE", random.bytes(3 << bits))] if color == 3 else []
+    if has_transparency and color in (0, 2, 3):
+        extra.append(chunk(b"tRNS", random.bytes(1 << bits) if color == 3 else samples[2, 3].astype(">u2").tobytes()))
+    content = png.encoded(samples, color, bits, *extra, interlace=interlace)
+    expected = png.decoded(content)
+    on_white = 255 * (expected[..., :3] * expected[..., 3:] + 1 - expected[..., 3:])
+    is_rounded_thrice = color in (4, 6) and bits == 16
+    np.testing.assert_allclose(decoded(content, 11, 13), on_white, atol=1.5 if is_rounded_thrice else 0.5)
+
+
+def test_large_images_of_16_bits_are_scaled_to_the_nearest() -> None:
+    values = np.random.default_rng(0).integers(0, 65536, (1100, 1500, 3)).astype(np.uint16)  # in two strips
+    np.testing.assert_array_equal(decoded(fast_png(values, 2), 1100, 1500), np.rint(values / 257))
