@@ -29,6 +29,7 @@ _LANCZOS = Image.Resampling.LANCZOS
 # A tag of EXIF, and those of its values that transpose an image, then mirror it, then turn it upside down (EXIF 2.32).
 _ORIENTATION = 0x0112
 _ON_ITS_SIDE, _MIRRORED, _UPSIDE_DOWN = {5, 6, 7, 8}, {2, 3, 6, 7}, {3, 4, 7, 8}
+_TURNS = dict(enumerate(map(Image.Transpose, (0, 3, 1, 5, 4, 6, 2)), start=2))  # by its values from 2 on
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
@@ -52,7 +53,7 @@ class UndecodableImage(Exception):
 def from_file(content: bytes, shape: ImageShape, resize: str) -> Decoded:
     """Decodes a PNG, JPEG or WebP file.
 
-    The content decides the kind, not the name. EXIF orientation is applied; colors are as stored.
+    The content decides the kind, not the name. EXIF orientation is applied unless it is damaged; colors are as stored.
     Transparent pixels lie on white; 16 bit is scaled, not clipped.
     A JPEG file is decoded at a half, a quarter or an eighth of its size (libjpeg's DCT scaling) where that has
     `JPEG_OVERSAMPLING` times the size asked for.
@@ -115,9 +116,9 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | No
         return image.resize(size, _LANCZOS, (left, top, left + inside[0], top + inside[1]))
     if resize == "fit" or (resize == "pad" and (width > shape.width or height > shape.height)):
         if width / height > aspect:
-            whole = shape.width, round(height / width * shape.width)
+            whole = shape.width, max(1, round(height / width * shape.width))
         else:
-            whole = round(width / height * shape.height), shape.height
+            whole = max(1, round(width / height * shape.height)), shape.height
         return ImageOps.pad(image.resize(whole, _LANCZOS, picture), size, color=0)
     if resize == "pad":
         around = Image.new(image.mode, size)
@@ -137,7 +138,7 @@ def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
     drafted = image.draft(None, (side, side))
     if drafted is None:
         return None
-    orientation = image.getexif().get(_ORIENTATION, 1)
+    orientation = _orientation(image)
     picture, size = drafted[1][2:], image.size
     if orientation in _ON_ITS_SIDE:
         picture, size = picture[::-1], size[::-1]
@@ -191,10 +192,19 @@ def _require_checksums(content: bytes) -> None:
         at = end + 4
 
 
+def _orientation(image: Image.Image) -> int:
+    """Return the EXIF orientation; 1, upright, if the metadata is damaged, as the pixels may be whole."""
+    try:  # `getexif` takes long for a small image
+        return 1 if _SAYING_ORIENTATION.isdisjoint(image.info) else int(image.getexif().get(_ORIENTATION, 1))
+    except (ArithmeticError, AttributeError, LookupError, OSError, SyntaxError, TypeError, ValueError, struct.error):
+        return 1
+
+
 def _load_upright(image: Image.Image) -> None:
     image.load()  # the orientation may come after the pixels
-    if not _SAYING_ORIENTATION.isdisjoint(image.info):  # looking takes long for so small an image
-        ImageOps.exif_transpose(image, in_place=True)  # a copy of a large image takes 100 MB
+    if (turn := _TURNS.get(_orientation(image))) is not None:
+        image.im = image.im.transpose(turn)  # in place: a copy of a large image takes 100 MB
+        image._size = image.im.size
 
 
 def _upright_8_bit(image: ImageFile, content: bytes) -> Image.Image:

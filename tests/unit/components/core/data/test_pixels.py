@@ -5,6 +5,7 @@ import io
 import struct
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -191,3 +192,30 @@ def test_every_kind_of_png_is_decoded_as_its_specification_says(
 def test_large_images_of_16_bits_are_scaled_to_the_nearest() -> None:
     values = np.random.default_rng(0).integers(0, 65536, (1100, 1500, 3)).astype(np.uint16)  # in two strips
     np.testing.assert_array_equal(decoded(fast_png(values, 2), 1100, 1500), np.rint(values / 257))
+
+
+@pytest.mark.parametrize(("width", "height", "line"), [(1, 2000, np.s_[:, 8]), (3000, 1, np.s_[8, :])])
+@pytest.mark.parametrize("resize", ["fit", "pad"])
+def test_very_long_pictures_become_a_line_of_one_pixel(width: int, height: int, line: Any, resize: str) -> None:
+    expected = np.zeros((16, 16, 3))
+    expected[line] = 9, 8, 7
+    content = saved(Image.new("RGB", (width, height), (9, 8, 7)))
+    np.testing.assert_array_equal(decoded(content, 16, 16, 3, resize), expected)
+
+
+BAD_EXIF = b"\1\2\3" * 20
+
+
+@pytest.mark.parametrize("kind", ["PNG eXIf", "PNG Raw profile type exif", "PNG xmp", "WEBP", "JPEG", "JPEG large"])
+def test_a_whole_picture_is_used_if_its_metadata_is_damaged(kind: str) -> None:
+    form, _, where = kind.partition(" ")
+    side = 900 if where == "large" else 16
+    options: dict[str, Any] = {"lossless": True} if form == "WEBP" else {"dpi": (72, 72)}
+    whole = saved(Image.fromarray(RAMP).resize((side, side)), form, **options)
+    if form == "PNG":
+        text = b"\0\nexif\n  20\n" + b"zz" * 20
+        about = chunk(b"eXIf", BAD_EXIF) if where == "eXIf" else chunk(b"tEXt", where.encode() + text)
+        damaged = whole[:33] + about + whole[33:]
+    else:
+        damaged = saved(Image.fromarray(RAMP).resize((side, side)), form, exif=b"Exif\0\0" + BAD_EXIF, **options)
+    np.testing.assert_array_equal(decoded(damaged, 16, 16), decoded(whole, 16, 16))
