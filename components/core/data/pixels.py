@@ -18,9 +18,9 @@ from components.core.sources.files import LARGEST_IMAGE_FILE
 if TYPE_CHECKING:
     import numpy as np
 
-LARGEST_IMAGE = 25_000_000  # pixels; a small file can declare any size
+LARGEST_IMAGE = 25_000_000  # pixels to decode; a small file can declare any size
 LARGEST_FILE = LARGEST_IMAGE_FILE  # with the pixels of the largest image, decoding takes less than 512 MiB
-# A JPEG file decoded at a smaller scale keeps at least so many times the requested size.
+# A JPEG file decoded at a smaller scale keeps at least so many times the requested size, if it is not too large then.
 JPEG_OVERSAMPLING = 4
 MOST_CROPPED = 0.3
 TOO_LARGE = f"has more than {LARGEST_FILE:,} bytes"
@@ -56,10 +56,10 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> Decoded:
     The content decides the kind, not the name. EXIF orientation is applied unless it is damaged; colors are as stored.
     Transparent pixels lie on white; 16 bit is scaled, not clipped.
     A JPEG file is decoded at a half, a quarter or an eighth of its size (libjpeg's DCT scaling) where that has
-    `JPEG_OVERSAMPLING` times the size asked for.
+    `JPEG_OVERSAMPLING` times the size asked for, or where more than `LARGEST_IMAGE` pixels would be decoded.
 
-    `UndecodableImage` if the file is of another kind, damaged, animated, of more than `LARGEST_IMAGE` pixels or of
-    more than `LARGEST_FILE` bytes. `resize` is that of `fitted`.
+    `UndecodableImage` if the file is of another kind, damaged, animated, of more than `LARGEST_IMAGE` pixels to decode
+    or of more than `LARGEST_FILE` bytes. `resize` is that of `fitted`.
     """
     try:
         with _open(content) as image:
@@ -132,8 +132,10 @@ def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
 
     A side that is no multiple of 8 ends within the last pixel of the smaller image.
     """
-    side = JPEG_OVERSAMPLING * max(shape.height, shape.width)  # of both, because the image may be rotated
-    if not isinstance(image, JpegImagePlugin.JpegImageFile) or min(image.size) < 2 * side:
+    shortest, area = min(image.size), image.width * image.height
+    least = next((scale for scale in (1, 2, 4) if area <= scale**2 * LARGEST_IMAGE), 8)
+    side = min(JPEG_OVERSAMPLING * max(shape.height, shape.width), shortest // least)  # of both: it may be rotated
+    if not isinstance(image, JpegImagePlugin.JpegImageFile) or shortest < 2 * side:
         return None
     drafted = image.draft(None, (side, side))
     if drafted is None:
@@ -154,18 +156,20 @@ def _open(content: bytes) -> ImageFile:
     if len(content) > LARGEST_FILE:
         raise UndecodableImage(TOO_LARGE)
     image: ImageFile
+    most = LARGEST_IMAGE
     if content.startswith(_PNG):
         image = PngImagePlugin.PngImageFile(io.BytesIO(content))
     elif content.startswith(_JPEG):
         image = JpegImagePlugin.JpegImageFile(io.BytesIO(content))
+        most *= 2 if "progressive" in image.info else 64  # progressive: 6 bytes per pixel at any scale
     elif _is_webp(content):
         if 8 + int.from_bytes(content[4:8], "little") > len(content):  # libwebp decodes some cut files in part
             raise UndecodableImage("is cut short")
         image = WebPImagePlugin.WebPImageFile(io.BytesIO(content))
     else:
         raise UndecodableImage(f"is no PNG, JPEG or WebP file: it starts with {content[:8]!r}")
-    if image.width * image.height > LARGEST_IMAGE:
-        raise UndecodableImage(f"is {image.width}x{image.height}, more than {LARGEST_IMAGE:,} pixels")
+    if image.width * image.height > most:
+        raise UndecodableImage(f"is {image.width}x{image.height}, more than {most:,} pixels")
     if getattr(image, "is_animated", False):
         raise UndecodableImage("is animated")
     if isinstance(image, PngImagePlugin.PngImageFile):

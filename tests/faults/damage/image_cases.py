@@ -184,7 +184,13 @@ CASES: dict[str, Case] = {
     "PNG of 5000x5001": Case(lambda: sized(5000, 5001), "is 5000x5001, more than 25,000,000 pixels"),
     "JPEG of 65500x65500": Case(
         lambda: JPEG.replace(b"\x08\0\x10\0\x10\x03", b"\x08\xff\xdc\xff\xdc\x03"),
-        "is 65500x65500, more than 25,000,000 pixels",
+        "is 65500x65500, more than 1,600,000,000 pixels",
+    ),
+    "JPEG of 8200x6200, progressive": Case(
+        lambda: saved(Image.fromarray(NOISE), "JPEG", progressive=True).replace(
+            b"\x08\0\x10\0\x10\x03", struct.pack(">BHHB", 8, 6200, 8200, 3)
+        ),
+        "is 8200x6200, more than 50,000,000 pixels",
     ),
     "JPEG, cut short": Case(lambda: JPEG[:-100], SHORT),
     "WebP, animated": Case(lambda: animated("WEBP"), "is animated"),

@@ -219,3 +219,12 @@ def test_a_whole_picture_is_used_if_its_metadata_is_damaged(kind: str) -> None:
     else:
         damaged = saved(Image.fromarray(RAMP).resize((side, side)), form, exif=b"Exif\0\0" + BAD_EXIF, **options)
     np.testing.assert_array_equal(decoded(damaged, 16, 16), decoded(whole, 16, 16))
+
+
+@pytest.mark.parametrize(("width", "height", "progressive"), [(8160, 6120, True), (16320, 12240, False)])
+@pytest.mark.parametrize("side", [64, 1024])
+def test_jpeg_photos_of_50_to_200_megapixels_are_read(width: int, height: int, progressive: bool, side: int) -> None:
+    gradient = Image.linear_gradient("L")
+    content = saved(gradient.resize((width, height)), "JPEG", progressive=progressive)
+    expected = np.asarray(gradient.resize((side, side), Image.Resampling.BILINEAR)).astype(int)
+    assert np.abs(decoded(content, side, side, 1, "stretch")[..., 0] - expected).max() <= 3
