@@ -73,6 +73,7 @@ def decoding(image: ImageShape, resize: str) -> bytes:
         "pillow": PIL.__version__,
         "libjpeg": [features.version("jpg"), features.version("libjpeg_turbo")],
         "libwebp": features.version("webp"),
+        "littlecms": features.version("littlecms2"),
     }
     return bytes.fromhex(digests.digest_of(decided_by))
 

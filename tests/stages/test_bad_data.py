@@ -19,6 +19,7 @@ from components.core.storage import digests
 from components.preprocess import run as preprocess
 from components.preprocess.config import PreprocessConfig
 from tests.faults.damage.image_cases import CASES, NOISE, blank_png, chunk, png, saved
+from tests.inputs import color_profiles
 
 _MEMORY = """
 import pathlib, re, sys
@@ -46,7 +47,12 @@ def test_no_image_file_takes_512_mebibytes_to_decode(tmp_path: Path) -> None:
         "alpha16": blank_png(5000, 6, 16, chunk(b"eXIf", turned.tobytes()[6:])),
         "palette": blank_png(5000, 3, 8, chunk(b"PLTE", bytes(768)), chunk(b"tRNS", bytes(256))),
         "webp": saved(
-            Image.effect_noise((5000, 5000), 4).convert("RGBA"), "WEBP", lossless=True, method=0, exif=turned
+            Image.effect_noise((5000, 5000), 4).convert("RGBA"),
+            "WEBP",
+            lossless=True,
+            method=0,
+            exif=turned,
+            icc_profile=color_profiles.profile(color_profiles.DISPLAY_P3),
         ),
     }
     names = [name for name in CASES if "300 MB" in name or " of " in name]

@@ -1,15 +1,16 @@
 """Bytes of an image file, or pixels as stored, to pixels of the requested shape and color. Pure functions.
 
-NumPy is imported for 16 bit alone, so that processes that decode start in half the time.
+NumPy is imported for 16 bit alone and ImageCms for profiles, so that processes that decode start in half the time.
 """
 
+import functools
 import io
 import re
 import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from PIL import Image, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL import Image, ImageChops, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 from PIL.ImageFile import ImageFile
 
 from components.core.artifacts.datasets import ImageShape
@@ -35,6 +36,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
 _RIFF_HEAD = 12  # bytes: `RIFF`, the size of what follows, `WEBP`
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_LARGEST_PROFILE = 4 << 20  # bytes
 # The metadata that `PIL.Image.Image.getexif` reads.
 _SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"})
 
@@ -53,7 +55,7 @@ class UndecodableImage(Exception):
 def from_file(content: bytes, shape: ImageShape, resize: str) -> Decoded:
     """Decodes a PNG, JPEG or WebP file.
 
-    The content decides the kind, not the name. EXIF orientation is applied unless it is damaged; colors are as stored.
+    The content decides the kind, not the name. EXIF orientation and color profiles are applied unless they are damaged.
     Transparent pixels lie on white; 16 bit is scaled, not clipped.
     A JPEG file is decoded at a half, a quarter or an eighth of its size (libjpeg's DCT scaling) where that has
     `JPEG_OVERSAMPLING` times the size asked for, or where more than `LARGEST_IMAGE` pixels would be decoded.
@@ -212,7 +214,7 @@ def _load_upright(image: Image.Image) -> None:
 
 
 def _upright_8_bit(image: ImageFile, content: bytes) -> Image.Image:
-    """Return the image as mode L or RGB, turned by its EXIF orientation."""
+    """Return the image as mode L or RGB in sRGB, turned by its EXIF orientation."""
     stored = str(image.tile[0].args) if image.tile and isinstance(image, PngImagePlugin.PngImageFile) else ""
     if stored.endswith(";16B"):
         pixels = _from_16_bits(image, stored, content)
@@ -221,10 +223,13 @@ def _upright_8_bit(image: ImageFile, content: bytes) -> Image.Image:
         pixels = image
         if "transparency" in image.info:  # a gray that Pillow does not scale as it does pixels
             image.info["transparency"] *= {"L;2": 85, "L;4": 17}.get(stored, 1)
+    profile = image.info.get("icc_profile") if pixels.mode in ("RGB", "RGBA", "P") else b""
     if pixels.has_transparency_data:
         pixels = pixels.convert("RGBA")
     elif pixels.mode not in ("L", "RGB"):
         pixels = pixels.convert("L" if pixels.mode == "1" else "RGB")
+    transform = _to_srgb(profile[:_LARGEST_PROFILE], pixels.mode) if profile else None
+    pixels = pixels.point(transform) if transform else pixels
     if pixels.mode != "RGBA":
         return pixels
     white = Image.new("RGB", pixels.size, "white")
@@ -254,3 +259,16 @@ def _from_16_bits(image: ImageFile, stored: str, content: bytes) -> Image.Image:
         pixels = Image.frombytes(result.mode, (image.width, rows), from_16_bit(values).tobytes())
         result.paste(pixels, (0, top))
     return result
+
+
+@functools.lru_cache(maxsize=16)
+def _to_srgb(profile: bytes, mode: str) -> Image.ImagePointHandler | None:
+    """Return the transform of a color profile to sRGB; None if it is that, or damaged, or not of RGB."""
+    from PIL import ImageCms
+
+    try:
+        transform = ImageCms.buildTransform(io.BytesIO(profile), ImageCms.createProfile("sRGB"), mode, mode)
+    except (ImageCms.PyCMSError, TypeError):
+        return None
+    colors = Image.merge("RGB", [Image.linear_gradient("L").rotate(turn) for turn in (0, 90, 180)]).convert(mode)
+    return transform if max(ImageChops.difference(colors, colors.point(transform)).tobytes()) > 1 else None

@@ -2,6 +2,7 @@
 
 import functools
 import io
+import re
 import struct
 import subprocess
 import sys
@@ -10,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.datasets
-from PIL import Image, ImageOps
+from PIL import Image, ImageCms, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import pixels
 from tests.faults.damage.image_cases import chunk, saved
 from tests.faults.damage.image_cases import png as fast_png
-from tests.inputs import png
+from tests.inputs import color_profiles, png
 
 RAMP = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
 
@@ -163,9 +164,11 @@ def test_plain_pixels_take_the_same_way() -> None:
     assert gray == decoded(saved(Image.fromarray(RAMP)), channels=1).tobytes()
 
 
-def test_a_process_that_decodes_starts_without_numpy() -> None:
-    program = "import sys; from components.preprocess.decode import decoder_process; print('numpy' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout == b"False\n"
+def test_a_process_that_decodes_starts_without_numpy_or_color_management() -> None:
+    program = "import sys; from components.preprocess.decode import decoder_process as _; print({*sys.modules})"
+    started = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout
+    assert b"'PIL.Image'" in started
+    assert not re.search(b"'(numpy|PIL.ImageCms)'", started)
 
 
 @pytest.mark.parametrize(("color", "bits"), png.KINDS)
@@ -192,6 +195,35 @@ def test_every_kind_of_png_is_decoded_as_its_specification_says(
 def test_large_images_of_16_bits_are_scaled_to_the_nearest() -> None:
     values = np.random.default_rng(0).integers(0, 65536, (1100, 1500, 3)).astype(np.uint16)  # in two strips
     np.testing.assert_array_equal(decoded(fast_png(values, 2), 1100, 1500), np.rint(values / 257))
+
+
+@pytest.mark.parametrize(
+    "primaries", [color_profiles.DISPLAY_P3, color_profiles.ADOBE_RGB, color_profiles.PRO_PHOTO], ids=["P3", "A", "P"]
+)
+@pytest.mark.parametrize("kind", ["PNG RGB", "PNG RGBA", "PNG P", "JPEG RGB", "WEBP RGB", "WEBP RGBA"])
+def test_colors_of_a_profile_become_those_of_srgb(primaries: tuple[tuple[float, ...], ...], kind: str) -> None:
+    form, mode = kind.split()
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 9, 3), np.uint8))
+    image = image.quantize(16) if mode == "P" else image.convert(mode)
+    content = saved(image, form, icc_profile=color_profiles.profile(primaries), lossless=True)
+    with Image.open(io.BytesIO(content)) as opened:
+        stored = np.asarray(opened.convert("RGB"))
+    np.testing.assert_allclose(decoded(content, 9, 9), color_profiles.to_srgb(stored, primaries), atol=1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "profile"),
+    [
+        ("RGB", ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()),
+        ("RGB", color_profiles.profile(color_profiles.DISPLAY_P3).replace(b"RGB ", b"GRAY")),
+        ("RGB", color_profiles.profile(color_profiles.DISPLAY_P3)[:200]),
+        ("RGB", b"junk"),
+        ("L", color_profiles.profile(color_profiles.DISPLAY_P3)),
+    ],
+)
+def test_profiles_that_are_srgb_or_damaged_or_do_not_fit_change_nothing(mode: str, profile: bytes) -> None:
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 9, 3), np.uint8)).convert(mode)
+    np.testing.assert_array_equal(decoded(saved(image, icc_profile=profile), 9, 9), np.asarray(image.convert("RGB")))
 
 
 @pytest.mark.parametrize(("width", "height", "line"), [(1, 2000, np.s_[:, 8]), (3000, 1, np.s_[8, :])])
