@@ -10,6 +10,7 @@ from components.core.stage.inputs import Results, Source, SourceIndex
 
 _folder = functools.partial(Setting, in_key=False)
 _side = functools.partial(Setting, at_least=0, at_most=1024)
+_level = functools.partial(Setting, at_least=0, at_most=65535)
 _share = functools.partial(Setting, at_least=0.0, below=1.0)
 TEST_SHARE = 0.1  # of the images are for tests by default, or more
 
@@ -38,6 +39,9 @@ class PreprocessConfig(Config):
             choices=("source", "gray", "rgb"),
         ),
     ] = "source"
+    white_level: Annotated[
+        int, _level("Value of the source that is white, such as 1 for masks or 4095; 0: 255, or 65535 of 16 bits.")
+    ] = 0
     resize: Annotated[
         str,
         Setting(

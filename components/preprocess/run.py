@@ -34,6 +34,7 @@ _ENTRIES_KEPT = 100
 _REASONS_SHOWN = 5
 QUARANTINE = "quarantine.jsonl"
 Facts = dict[str, Any]  # for the dataset's manifest
+_DARK = 64  # of 255, what 14 bits in 16 reach; of photos, some pixel is brighter
 _LARGEST_SHARD = 256 << 20  # bytes of pixels
 _SHAPE_OF_FILES = ImageShape(64, 64, 3)  # of images made of files, unless another is requested
 
@@ -112,11 +113,12 @@ def _plan(config: PreprocessConfig, surveyed: Survey) -> Plan:
         stored=surveyed.stored,
         image=image,
         resize=config.resize,
+        white_level=config.white_level,
         made_splits=shares,
         class_count=len(surveyed.classes),
         shard_counts=shard_counts,
         seed=config.seed,
-        decoding=reuse.decoding(image, config.resize) if surveyed.stored is None else b"",
+        decoding=reuse.decoding(image, config.resize, config.white_level) if surveyed.stored is None else b"",
     )
 
 
@@ -132,6 +134,13 @@ def _describe(
         splits[name] = Split(records, counts, [facts.shard for facts in shards])
     if sum(split.records for split in splits.values()) + quarantined["count"] != images:
         raise AssertionError(f"{splits} and {quarantined['count']} quarantined came of {surveyed.counts}")
+    brightest = max(facts.brightest for facts in built.shards)
+    if brightest <= _DARK:
+        # The least value that becomes so bright, of 8 or 16 bits; for 16, the largest of as many bits.
+        whites = (min(config.white_level or most, most) for most in (255, 65535))
+        least, of_16 = (max(1, (2 * brightest - 1) * white // 510 + 1) for white in whites)
+        message = "the brightest pixel of all images is %d of 255; if it is white, set white_level to %d (16 bits: %d)"
+        log.warning(message, brightest, least, (1 << of_16.bit_length()) - 1)
     _require_images(splits, surveyed.classes)
     decoding = _reused_and_cropped(built.outcome, images, bool(plan.decoding and config.previous_datasets))
     files = {name: file.sha256 for shard in built.shards for name, file in shard.files.items()}

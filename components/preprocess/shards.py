@@ -42,6 +42,7 @@ class ShardFacts(NamedTuple):
     duplicates: int  # records of an image that an earlier record has
     contradictions: int  # images with different labels in several records
     contradicting: str  # sha256 of what the first of these images was made of, if any
+    brightest: int  # largest value of a color
 
     @property
     def split(self) -> str:
@@ -64,6 +65,7 @@ def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan
     kind = rows.row_type(plan.image)
     split = name.partition("-")[0]
     labels, hashes, thumbnails = list[np.ndarray](), list[np.ndarray](), list[np.ndarray]()  # by block
+    brightest: list[int] = []
     shard_sha256 = hashlib.sha256()
 
     def encoded(block: np.ndarray) -> np.ndarray:
@@ -74,8 +76,10 @@ def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan
     def measured(records: np.ndarray) -> bytes:  # without the GIL throughout
         part = records.tobytes()
         shard_sha256.update(part)
+        images = records["image"].reshape(-1, *dataclasses.astuple(plan.image))
+        brightest.append(int(images[..., :3].max()))
         if split in leaks.COMPARED:
-            thumbnails.append(leaks.thumbnails(records["image"].reshape(-1, *dataclasses.astuple(plan.image))))
+            thumbnails.append(leaks.thumbnails(images))
         return part
 
     blocks = rows.blocks_in_order(file_parts, files, kind, max(1, _BLOCK_BYTES // kind.itemsize))
@@ -101,6 +105,7 @@ def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan
         duplicates=int(same.sum()),
         contradictions=len(np.unique(pixels[contradicting], axis=0)),
         contradicting=min((content.tobytes().hex() for content in contents[contradicting]), default=""),
+        brightest=max(brightest),
     )
     files.leave(f"{name}{_FACTS}", facts)
     return [name]

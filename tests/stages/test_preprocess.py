@@ -1,5 +1,7 @@
 """The whole stage, with real sources, read back by TensorFlow's own reader and compared with NumPy."""
 
+import contextlib
+import re
 import shutil
 import subprocess
 import sys
@@ -139,6 +141,33 @@ def test_one_set_of_image_files_in_every_packing_makes_the_same_shards(tmp_path:
         manifest = datasets.Manifest.of(str(dataset))
         assert (manifest.source["kind"], manifest.quarantine["count"]) == (kind, 1)
         assert manifest.classes == (["0", "1"] if name == "records" else ["cats", "dogs"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "white", "brightest", "proposed"),
+    [("u1", 1, 1, (1, 255)), ("<u2", 4095, 16, (16, 4095)), ("png", 4095, 16, (16, 4095)), ("<u2", 1, 0, (1, 1))],
+)
+def test_dark_images_are_noticed_and_a_white_level_for_them_proposed(
+    kind: str, white: int, brightest: int, proposed: tuple[int, int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    images = np.random.default_rng(0).integers(0, white + 1, (40, 6, 6))
+    source = tmp_path / "dark"
+    source.mkdir()
+    if kind == "png":
+        for number, image in enumerate(images.astype(np.uint16)):
+            Image.fromarray(image).save(source / f"{number}.png")
+    else:
+        np.savez(source / "x.npz", images=images.astype(kind))
+    size: dict[str, Any] = {"height": 6, "width": 6, "color": "gray"}
+    with contextlib.suppress(DataError):  # if all are black, they are one image and come to one split
+        made(source, tmp_path / "datasets", **size)
+    (line,) = (message for message in caplog.messages if "of 255" in message)
+    assert [*map(int, re.findall(r"\d+", line))] == [brightest, 255, proposed[0], 16, proposed[1]]
+    caplog.clear()
+    splits = load(made(source, tmp_path / "datasets", white_level=white, **size))
+    assert "of 255" not in caplog.text
+    expected = np.rint(images / white * 255).astype(np.uint8)
+    assert sorted(image.tobytes() for split in splits.values() for image in split[0]) == sorted(map(bytes, expected))
 
 
 def test_fashion_mnist_is_known_by_its_content(fashion_mnist: Path) -> None:

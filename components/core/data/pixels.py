@@ -8,16 +8,13 @@ import io
 import re
 import struct
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from PIL import Image, ImageChops, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 from PIL.ImageFile import ImageFile
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.sources.files import LARGEST_IMAGE_FILE
-
-if TYPE_CHECKING:
-    import numpy as np
 
 LARGEST_IMAGE = 25_000_000  # pixels to decode; a small file can declare any size
 LARGEST_FILE = LARGEST_IMAGE_FILE  # with the pixels of the largest image, decoding takes less than 512 MiB
@@ -52,11 +49,11 @@ class UndecodableImage(Exception):
     """An image file that cannot be decoded; the message is the reason."""
 
 
-def from_file(content: bytes, shape: ImageShape, resize: str) -> Decoded:
+def from_file(content: bytes, shape: ImageShape, resize: str, white_level: int = 0) -> Decoded:
     """Decodes a PNG, JPEG or WebP file.
 
     The content decides the kind, not the name. EXIF orientation and color profiles are applied unless they are damaged.
-    Transparent pixels lie on white; 16 bit is scaled, not clipped.
+    Transparent pixels lie on white. Values from 0 to `white_level`, or all of 8 or 16 bits if 0, become 0 to 255.
     A JPEG file is decoded at a half, a quarter or an eighth of its size (libjpeg's DCT scaling) where that has
     `JPEG_OVERSAMPLING` times the size asked for, or where more than `LARGEST_IMAGE` pixels would be decoded.
 
@@ -66,7 +63,7 @@ def from_file(content: bytes, shape: ImageShape, resize: str) -> Decoded:
     try:
         with _open(content) as image:
             picture = _reduced(image, shape)
-            pixels = _upright_8_bit(image, content)
+            pixels = _upright_8_bit(image, content, white_level)
         left, top, right, bottom = picture or (0, 0, *pixels.size)
         aspects = (right - left) * shape.height, (bottom - top) * shape.width
         is_cropped = resize == "fill" and min(aspects) < (1 - MOST_CROPPED) * max(aspects)
@@ -85,17 +82,14 @@ def is_image_file(content: bytes) -> bool:
     return content.startswith((_PNG, _JPEG)) or _is_webp(content)
 
 
-def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str) -> bytes:
-    """Convert pixels of one shape, uint8 row by row, to another shape."""
+def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str, white_level: int) -> bytes:
+    """Convert pixels of one shape, uint8 or little-endian uint16 row by row, to another shape, as `from_file` does."""
+    if white_level or len(content) > stored.size:
+        content = _to_8_bit(content, f"<u{len(content) // stored.size}", stored.channels, white_level)
     if stored == shape:
         return content
     image = Image.frombytes(_MODES[stored.channels], (stored.width, stored.height), content)
     return fitted(image, shape, resize).tobytes()
-
-
-def from_16_bit(values: "np.ndarray") -> "np.ndarray":
-    """Convert 16-bit values to uint8 of the same shape: 0 to 65535 become 0 to 255, to the nearest."""
-    return ((values.astype("uint32") + 128) // 257).astype("uint8")
 
 
 def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | None = None) -> Image.Image:
@@ -127,6 +121,22 @@ def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | No
         around.paste(image, ((shape.width - image.width) // 2, (shape.height - image.height) // 2))
         return around
     return image.resize(size, _LANCZOS, picture)
+
+
+def _to_8_bit(content: bytes, kind: str, channels: int, white_level: int, transparent: Any = None) -> bytes:
+    """Scale values of a kind of NumPy to 8 bits, to the nearest, and add alpha if a color is transparent.
+
+    The last of 2 or 4 channels is alpha.
+    """
+    import numpy as np
+
+    values, most = np.frombuffer(content, kind).reshape(-1, channels), np.iinfo(kind).max
+    if transparent is not None:
+        opaque = (values != transparent).any(axis=1, keepdims=True)
+        values = np.hstack([values, most * opaque.astype(kind)])
+    level, channels = min(white_level or most, most), values.shape[1]
+    white = np.array((channels - 1) * [level] + [most], np.uint32) if channels in (2, 4) else np.uint32(level)
+    return bytes(((np.minimum(values, white) * 255 + white // 2) // white).astype(np.uint8))
 
 
 def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
@@ -213,11 +223,11 @@ def _load_upright(image: Image.Image) -> None:
         image._size = image.im.size
 
 
-def _upright_8_bit(image: ImageFile, content: bytes) -> Image.Image:
+def _upright_8_bit(image: ImageFile, content: bytes, white_level: int) -> Image.Image:
     """Return the image as mode L or RGB in sRGB, turned by its EXIF orientation."""
     stored = str(image.tile[0].args) if image.tile and isinstance(image, PngImagePlugin.PngImageFile) else ""
-    if stored.endswith(";16B"):
-        pixels = _from_16_bits(image, stored, content)
+    if has_16_bits := stored.endswith(";16B"):
+        pixels = _from_16_bits(image, stored, content, white_level)
     else:
         _load_upright(image)
         pixels = image
@@ -228,6 +238,9 @@ def _upright_8_bit(image: ImageFile, content: bytes) -> Image.Image:
         pixels = pixels.convert("RGBA")
     elif pixels.mode not in ("L", "RGB"):
         pixels = pixels.convert("L" if pixels.mode == "1" else "RGB")
+    if 0 < white_level < 255 and not has_16_bits:
+        table = [(min(value, white_level) * 255 + white_level // 2) // white_level for value in range(256)]
+        pixels = pixels.point(len(pixels.mode[:3]) * table + len(pixels.mode[3:]) * [*range(256)])
     transform = _to_srgb(profile[:_LARGEST_PROFILE], pixels.mode) if profile else None
     pixels = pixels.point(transform) if transform else pixels
     if pixels.mode != "RGBA":
@@ -237,7 +250,7 @@ def _upright_8_bit(image: ImageFile, content: bytes) -> Image.Image:
     return white
 
 
-def _from_16_bits(image: ImageFile, stored: str, content: bytes) -> Image.Image:
+def _from_16_bits(image: ImageFile, stored: str, content: bytes, white_level: int) -> Image.Image:
     """Load a PNG file of 16 bits, by Pillow's name of its pixels; return it upright as mode L, LA, RGB or RGBA."""
     import numpy as np
 
@@ -252,12 +265,8 @@ def _from_16_bits(image: ImageFile, stored: str, content: bytes) -> Image.Image:
     rows = min(image.height, max(1, 1_000_000 // image.width))  # in strips, because NumPy takes much memory
     for top in range(0, image.height, rows):
         strips = [np.asarray(part.crop((0, top, image.width, top + rows))) for part in parts]
-        values = np.frombuffer(np.stack(strips, axis=-1).tobytes(), ">u2").reshape(-1, channels)
-        if transparent is not None:
-            opaque = (values != transparent).any(axis=1, keepdims=True)
-            values = np.hstack([values, 65535 * opaque.astype(np.uint16)])
-        pixels = Image.frombytes(result.mode, (image.width, rows), from_16_bit(values).tobytes())
-        result.paste(pixels, (0, top))
+        pixels = _to_8_bit(np.stack(strips, axis=-1).tobytes(), ">u2", channels, white_level, transparent)
+        result.paste(Image.frombytes(result.mode, (image.width, rows), pixels), (0, top))
     return result
 
 

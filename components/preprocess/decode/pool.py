@@ -47,6 +47,7 @@ def decode_all(
     shape: ImageShape,
     resize: str,
     processes: int,
+    white_level: int = 0,
     is_retry: bool = False,
 ) -> Generator[tuple[Tag, list[Decoded | UndecodableImage]], None, None]:
     """Decode several batches of image files at once; yield the result of each as soon as it is ready.
@@ -70,14 +71,14 @@ def decode_all(
                 images = [UndecodableImage(process.end_after(error))]
                 if not is_retry:
                     alone = ((None, [content]) for content in contents)
-                    images = [image for _, [image] in decode_all(alone, shape, resize, processes=1, is_retry=True)]
+                    images = [image for _, [image] in decode_all(alone, shape, resize, 1, white_level, is_retry=True)]
             yield tag, images
 
     try:
         for tag, contents in batches:
             process = _idle_or_new()
             with contextlib.suppress(ConnectionError):  # if it is dead, its answer is missing
-                process.connection.send((contents, shape, resize))
+                process.connection.send((contents, shape, resize, white_level))
             running[process.connection] = process, tag, contents
             yield from done(processes - 1)
         yield from done(0)

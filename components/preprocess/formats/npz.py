@@ -16,7 +16,6 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy
 
-from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
 from components.core.sources.source_listing import first_names
@@ -65,7 +64,7 @@ def list_stacks(files: Iterable[SourceFile]) -> Iterator[Stack]:
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
     """Yield the images of an array with their labels, whole numbers; without images, empty ones.
 
-    Values of 16 bit become 8 as in `pixels.from_16_bit`.
+    Values of 16 bit become little-endian.
     """
     (file,), (array, *labels) = stack.files, stack.arrays
     with stacks.open_unpacked(file) as stored, zipfile.ZipFile(stored) as packed, packed.open(f"{array}.npy") as opened:
@@ -85,7 +84,7 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
             size = stacks.shape_of(stack.name, (count, *sides)).size
             contents = stacks.read_items(stack.name, opened, count, size * dtype.itemsize)
             if dtype != np.uint8:
-                contents = (pixels.from_16_bit(np.frombuffer(image, dtype)).tobytes() for image in contents)
+                contents = (np.frombuffer(image, dtype).astype("<u2").tobytes() for image in contents)
         yield from zip(contents, values, strict=True)
 
 

@@ -243,14 +243,15 @@ def test_a_file_that_changed_since_it_was_fingerprinted(tmp_path: Path) -> None:
 def test_decoding_is_of_all_that_decides_pixels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import PIL
 
-    usual = reuse.decoding(SHAPE, "fill")
-    assert usual == reuse.decoding(SHAPE, "fill")
+    usual = reuse.decoding(SHAPE, "fill", 0)
+    assert usual == reuse.decoding(SHAPE, "fill", 0)
     assert len(usual) == 32
-    others = {reuse.decoding(SHAPE, "fit"), reuse.decoding(ImageShape(8, 9, 3), "fill")}
+    others = {reuse.decoding(SHAPE, "fit", 0), reuse.decoding(ImageShape(8, 9, 3), "fill", 0)}
+    others.add(reuse.decoding(SHAPE, "fill", 1))
     monkeypatch.setattr(PIL, "__version__", "1.2.3")
-    others.add(reuse.decoding(SHAPE, "fill"))
+    others.add(reuse.decoding(SHAPE, "fill", 0))
     changed = tmp_path / "pixels.py"
     changed.write_text(Path(pixels.__file__).read_text() + "\n")
     monkeypatch.setattr(pixels, "__file__", str(changed))
-    others.add(reuse.decoding(SHAPE, "fill"))
-    assert len(others - {usual}) == 4
+    others.add(reuse.decoding(SHAPE, "fill", 0))
+    assert len(others - {usual}) == 5

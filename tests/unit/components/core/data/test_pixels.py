@@ -23,9 +23,11 @@ from tests.inputs import color_profiles, png
 RAMP = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
 
 
-def decoded(content: bytes, height: int = 2, width: int = 4, channels: int = 3, resize: str = "fill") -> np.ndarray:
+def decoded(
+    content: bytes, height: int = 2, width: int = 4, channels: int = 3, resize: str = "fill", white_level: int = 0
+) -> np.ndarray:
     shape = ImageShape(height, width, channels)
-    made = pixels.from_file(content, shape, resize).pixels
+    made = pixels.from_file(content, shape, resize, white_level).pixels
     return np.frombuffer(made, np.uint8).reshape(height, width, channels)
 
 
@@ -159,8 +161,8 @@ def test_padding_shrinks_larger_images_as_fit_does(height: int, width: int) -> N
 
 def test_plain_pixels_take_the_same_way() -> None:
     shape = ImageShape(2, 4, 3)
-    assert pixels.from_pixels(RAMP.tobytes(), shape, shape, "fill") == RAMP.tobytes()
-    gray = pixels.from_pixels(RAMP.tobytes(), shape, ImageShape(2, 4, 1), "fill")
+    assert pixels.from_pixels(RAMP.tobytes(), shape, shape, "fill", 0) == RAMP.tobytes()
+    gray = pixels.from_pixels(RAMP.tobytes(), shape, ImageShape(2, 4, 1), "fill", 0)
     assert gray == decoded(saved(Image.fromarray(RAMP)), channels=1).tobytes()
 
 
@@ -195,6 +197,25 @@ def test_every_kind_of_png_is_decoded_as_its_specification_says(
 def test_large_images_of_16_bits_are_scaled_to_the_nearest() -> None:
     values = np.random.default_rng(0).integers(0, 65536, (1100, 1500, 3)).astype(np.uint16)  # in two strips
     np.testing.assert_array_equal(decoded(fast_png(values, 2), 1100, 1500), np.rint(values / 257))
+
+
+RANGES = [(color, bits, level) for color in (0, 2, 4, 6) for bits, level in ((8, 1), (8, 100), (16, 1), (16, 4095))]
+
+
+@pytest.mark.parametrize(("color", "bits", "white_level"), [*RANGES, (0, 8, 4095), (2, 16, 65535)])
+def test_the_white_level_becomes_white_in_files_and_in_plain_pixels(color: int, bits: int, white_level: int) -> None:
+    channels, most = png.CHANNELS[color], (1 << bits) - 1
+    samples = np.random.default_rng(0).integers(0, min(most, 2 * white_level) + 1, (5, 7, channels))
+    if color in (4, 6):
+        samples[..., -1] = most
+    content = png.encoded(samples, color, bits)
+    expected = png.decoded(content)
+    expected[..., :3] = np.minimum(expected[..., :3] * most / min(white_level, most), 1)
+    np.testing.assert_allclose(decoded(content, 5, 7, white_level=white_level), 255 * expected[..., :3], atol=0.5001)
+    if channels in (1, 3):
+        stored, plain = ImageShape(5, 7, channels), samples.astype(f"<u{bits // 8}").tobytes()
+        result = pixels.from_pixels(plain, stored, ImageShape(5, 7, 3), "fill", white_level)
+        assert result == decoded(content, 5, 7, white_level=white_level).tobytes()
 
 
 @pytest.mark.parametrize(
