@@ -1,6 +1,7 @@
 """Settings of the preprocess stage."""
 
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
@@ -36,9 +37,12 @@ class PreprocessConfig(Config):
         str,
         Setting(
             "Color of the dataset; `source` keeps that of the source, RGB for image files.",
-            choices=("source", "gray", "rgb"),
+            choices=("source", "gray", "rgb", "rgba"),
         ),
     ] = "source"
+    background: Annotated[
+        str, Setting("Color of transparent pixels: `white`, `black`, `mean` of the opaque pixels, or `#rrggbb`.")
+    ] = "white"
     white_level: Annotated[
         int, _level("Value of the source that is white, such as 1 for masks or 4095; 0: 255, or 65535 of 16 bits.")
     ] = 0
@@ -71,3 +75,5 @@ class PreprocessConfig(Config):
             yield f"validation_fraction and test_fraction must leave images to train on, got {held_out} together"
         if (self.height > 0) != (self.width > 0):
             yield f"height and width must be given together, got {self.height} and {self.width}"
+        if not re.fullmatch("white|black|mean|#[0-9a-fA-F]{6}", self.background):
+            yield f"background must be white, black, mean or a color such as #8000ff, got {self.background!r}"

@@ -27,7 +27,7 @@ class Plan(NamedTuple):
     stored: ImageShape | None  # of plain pixels; None for image files
     image: ImageShape  # of the examples
     resize: str
-    white_level: int  # see `pixels.from_file`
+    colors: tuple[str, int]  # see `pixels.Colors`
     made_splits: dict[str, float]  # share of `train` that becomes each split which the source lacks
     shard_counts: dict[str, int]  # by split
     class_count: int  # 0 without classes

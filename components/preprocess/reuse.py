@@ -64,11 +64,11 @@ class DatasetCache:
         return None if row is None else CachedPixels(self.shards[row[0]], *row[1:])
 
 
-def decoding(image: ImageShape, resize: str, white_level: int) -> bytes:
-    """Return a digest (32 bytes) of what decides an image file's pixels: shape, resizing, range, code, decoder."""
+def decoding(image: ImageShape, resize: str, colors: pixels.Colors) -> bytes:
+    """Return a digest (32 bytes) of what decides an image file's pixels: shape, resizing, colors, code, decoder."""
     decided_by = {
         "image": dataclasses.asdict(image),
-        "resize": [resize, white_level],
+        "resize": [resize, *colors],
         "code": digests.sha256_of_file(Path(pixels.__file__)),
         "pillow": PIL.__version__,
         "libjpeg": [features.version("jpg"), features.version("libjpeg_turbo")],

@@ -79,13 +79,10 @@ def make(files: AttemptFiles, chunk: str, plan: Plan, decoders: int) -> list[tup
     batches = itertools.chain.from_iterable(_batches(part, writer) for part in files.read_note(chunk, list[Part]))
     shape, resize, stored = plan.image, plan.resize, plan.stored
     if stored is None:
-        decoded = pool.decode_all(batches, shape, resize, decoders, plan.white_level)
+        decoded = pool.decode_all(batches, shape, resize, decoders, plan.colors)
     else:  # plain pixels, which need no other process
         decoded = (
-            (
-                batch,
-                [Decoded(pixels.from_pixels(content, stored, shape, resize, plan.white_level)) for content in contents],
-            )
+            (batch, [Decoded(pixels.from_pixels(content, stored, shape, resize, plan.colors)) for content in contents])
             for batch, contents in batches
         )
     with contextlib.closing(decoded):

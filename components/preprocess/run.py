@@ -104,21 +104,22 @@ def _make(config: PreprocessConfig, contents: Contents, location: Location) -> N
 
 def _plan(config: PreprocessConfig, surveyed: Survey) -> Plan:
     natural = surveyed.stored or _SHAPE_OF_FILES
-    channels = {"source": natural.channels, "gray": 1, "rgb": 3}[config.color]
+    channels = {"source": natural.channels, "gray": 1, "rgb": 3, "rgba": 4}[config.color]
     image = ImageShape(config.height or natural.height, config.width or natural.width, channels)
     images_per_shard = min(config.images_per_shard, max(1, _LARGEST_SHARD // image.size))
     fractions = config.test_fraction, config.validation_fraction
     shares, shard_counts = placement.divide(surveyed.counts, *fractions, images_per_shard)
+    colors = config.background, config.white_level
     return Plan(
         stored=surveyed.stored,
         image=image,
         resize=config.resize,
-        white_level=config.white_level,
+        colors=colors,
         made_splits=shares,
         class_count=len(surveyed.classes),
         shard_counts=shard_counts,
         seed=config.seed,
-        decoding=reuse.decoding(image, config.resize, config.white_level) if surveyed.stored is None else b"",
+        decoding=reuse.decoding(image, config.resize, colors) if surveyed.stored is None else b"",
     )
 
 

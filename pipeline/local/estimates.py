@@ -83,7 +83,7 @@ def _image(dataset: Any, parameters: dict[str, Any]) -> ImageShape | None:
     default_shape = _SHAPES.get(parameters["source"])
     if not parameters.get("height"):
         return default_shape
-    channels = {"gray": 1, "rgb": 3}.get(parameters["color"], default_shape.channels if default_shape else 3)
+    channels = {"gray": 1, "rgb": 3, "rgba": 4}.get(parameters["color"], default_shape.channels if default_shape else 3)
     return ImageShape(parameters["height"], parameters["width"], channels)
 
 

@@ -72,7 +72,7 @@ def plan(**changes: object) -> Plan:
         "stored": ImageShape(2, 2, 1),
         "image": ImageShape(2, 2, 1),
         "resize": "fill",
-        "white_level": 0,
+        "colors": ("white", 0),
         "made_splits": {},
         "shard_counts": {"train": 1, "validation": 1, "test": 1},
         "class_count": 3,

@@ -29,6 +29,7 @@ for path in sys.argv[1:]:
     content = pathlib.Path(path).read_bytes()
     try:
         pixels.from_file(content, ImageShape(64, 64, 3), "fill")
+        pixels.from_file(content, ImageShape(64, 64, 4), "fill", ("mean", 0))
         verdict = "used"
     except pixels.UndecodableImage as error:
         verdict = str(error)

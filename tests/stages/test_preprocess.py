@@ -14,7 +14,8 @@ from PIL import Image
 
 from components.core import errors
 from components.core.artifacts import datasets
-from components.core.data import dataset_reader
+from components.core.artifacts.datasets import ImageShape
+from components.core.data import dataset_reader, pixels
 from components.core.errors import DataError
 from components.core.stage import cli
 from components.decide import run as decide
@@ -168,6 +169,27 @@ def test_dark_images_are_noticed_and_a_white_level_for_them_proposed(
     assert "of 255" not in caplog.text
     expected = np.rint(images / white * 255).astype(np.uint8)
     assert sorted(image.tobytes() for split in splits.values() for image in split[0]) == sorted(map(bytes, expected))
+
+
+def test_images_with_alpha_become_a_dataset_of_four_channels(tmp_path: Path) -> None:
+    generator, source = np.random.default_rng(0), tmp_path / "stickers"
+    source.mkdir()
+    for number, mode in enumerate(["RGBA", "LA", "RGB", "L"] * 15):
+        image = Image.fromarray(generator.integers(0, 256, (9, 7, 4), np.uint8)).convert(mode)
+        image.save(source / f"{number}.png")
+    dataset = made(source, tmp_path / "datasets", height=6, width=6, color="rgba", background="#102030")
+    manifest = datasets.Manifest.of(dataset)
+    assert manifest.image == ImageShape(6, 6, 4)
+    assert manifest.preprocessing.items() >= {"color": "rgba", "background": "#102030", "white_level": 0}.items()
+    files = (path.read_bytes() for path in source.iterdir())
+    expected = [pixels.from_file(file, manifest.image, "fill", ("#102030", 0)).pixels for file in files]
+    assert sorted(bytes(image) for images, _ in load(dataset).values() for image in images) == sorted(expected)
+
+
+@pytest.mark.parametrize("background", ["MEAN", "#12345", "red", ""])
+def test_a_background_that_is_no_color_is_refused(background: str) -> None:
+    with pytest.raises(errors.ConfigError, match="background"):
+        PreprocessConfig(source="digits", dataset="-", background=background)
 
 
 def test_fashion_mnist_is_known_by_its_content(fashion_mnist: Path) -> None:

@@ -26,7 +26,7 @@ MEMBERS = "members"  # in `Manifest.made_with`: files from which later datasets 
 
 @dataclasses.dataclass(frozen=True)
 class ImageShape:
-    """Shape of an image, in pixels and channels (1 gray, 3 RGB)."""
+    """Shape of an image, in pixels and channels (1 gray, 3 RGB, 4 RGBA)."""
 
     height: int
     width: int

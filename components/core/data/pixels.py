@@ -10,7 +10,7 @@ import struct
 import zlib
 from typing import Any, NamedTuple
 
-from PIL import Image, ImageChops, ImageOps, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL import Image, ImageChops, ImageColor, ImageOps, ImageStat, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
 from PIL.ImageFile import ImageFile
 
 from components.core.artifacts.datasets import ImageShape
@@ -36,6 +36,9 @@ _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _LARGEST_PROFILE = 4 << 20  # bytes
 # The metadata that `PIL.Image.Image.getexif` reads.
 _SAYING_ORIENTATION = frozenset({"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"})
+# The background, on which transparent pixels lie, or whose color they have in a shape with alpha: `white`, `black`,
+# `#rrggbb` or `mean` of the opaque ones; the stored value that is white, or 0 for the largest of 8 or 16 bits.
+Colors = tuple[str, int]
 
 
 class Decoded(NamedTuple):
@@ -49,11 +52,10 @@ class UndecodableImage(Exception):
     """An image file that cannot be decoded; the message is the reason."""
 
 
-def from_file(content: bytes, shape: ImageShape, resize: str, white_level: int = 0) -> Decoded:
+def from_file(content: bytes, shape: ImageShape, resize: str, colors: Colors = ("white", 0)) -> Decoded:
     """Decodes a PNG, JPEG or WebP file.
 
     The content decides the kind, not the name. EXIF orientation and color profiles are applied unless they are damaged.
-    Transparent pixels lie on white. Values from 0 to `white_level`, or all of 8 or 16 bits if 0, become 0 to 255.
     A JPEG file is decoded at a half, a quarter or an eighth of its size (libjpeg's DCT scaling) where that has
     `JPEG_OVERSAMPLING` times the size asked for, or where more than `LARGEST_IMAGE` pixels would be decoded.
 
@@ -63,11 +65,12 @@ def from_file(content: bytes, shape: ImageShape, resize: str, white_level: int =
     try:
         with _open(content) as image:
             picture = _reduced(image, shape)
-            pixels = _upright_8_bit(image, content, white_level)
+            pixels = _upright_8_bit(image, content, colors[1])
+        del image  # whose decoder holds up to 300 MB
         left, top, right, bottom = picture or (0, 0, *pixels.size)
         aspects = (right - left) * shape.height, (bottom - top) * shape.width
         is_cropped = resize == "fill" and min(aspects) < (1 - MOST_CROPPED) * max(aspects)
-        return Decoded(fitted(pixels, shape, resize, picture).tobytes(), is_cropped)
+        return Decoded(_converted(pixels, shape, resize, colors[0], picture), is_cropped)
     except (UndecodableImage, MemoryError):
         raise
     except Exception as error:  # Pillow raises nearly anything on a damaged file
@@ -82,14 +85,15 @@ def is_image_file(content: bytes) -> bool:
     return content.startswith((_PNG, _JPEG)) or _is_webp(content)
 
 
-def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str, white_level: int) -> bytes:
+def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str, colors: Colors) -> bytes:
     """Convert pixels of one shape, uint8 or little-endian uint16 row by row, to another shape, as `from_file` does."""
+    background, white_level = colors
     if white_level or len(content) > stored.size:
         content = _to_8_bit(content, f"<u{len(content) // stored.size}", stored.channels, white_level)
-    if stored == shape:
+    if stored == shape and stored.channels < 4:
         return content
     image = Image.frombytes(_MODES[stored.channels], (stored.width, stored.height), content)
-    return fitted(image, shape, resize).tobytes()
+    return _converted(image, shape, resize, background, None)
 
 
 def fitted(image: Image.Image, shape: ImageShape, resize: str, picture: Box | None = None) -> Image.Image:
@@ -137,6 +141,22 @@ def _to_8_bit(content: bytes, kind: str, channels: int, white_level: int, transp
     level, channels = min(white_level or most, most), values.shape[1]
     white = np.array((channels - 1) * [level] + [most], np.uint32) if channels in (2, 4) else np.uint32(level)
     return bytes(((np.minimum(values, white) * 255 + white // 2) // white).astype(np.uint8))
+
+
+def _converted(image: Image.Image, shape: ImageShape, resize: str, background: str, picture: Box | None) -> bytes:
+    """Return the bytes of `fitted`, of an image of mode L, RGB or RGBA whose transparent pixels get a background."""
+    if "RGBA" in (image.mode, _MODES[shape.channels]):
+        image = image if image.mode == "RGBA" else image.convert("RGBA")
+        alpha = image.getchannel("A")
+        opaque = alpha.point(255 * [0] + [255]) if background == "mean" else None
+        color = tuple(map(round, ImageStat.Stat(image, opaque).mean[:3])) if opaque else ImageColor.getrgb(background)
+        if shape.channels == 4:
+            image = fitted(image, shape, resize, picture)  # by Pillow, of colors multiplied by alpha
+            alpha = image.getchannel("A").point([0] + 255 * [255])
+        below = Image.new(_MODES[max(3, shape.channels)], image.size, (*color, 0))
+        below.paste(image, mask=alpha)
+        image = below
+    return fitted(image, shape, resize, picture).tobytes()
 
 
 def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
@@ -224,7 +244,7 @@ def _load_upright(image: Image.Image) -> None:
 
 
 def _upright_8_bit(image: ImageFile, content: bytes, white_level: int) -> Image.Image:
-    """Return the image as mode L or RGB in sRGB, turned by its EXIF orientation."""
+    """Return the image as mode L, RGB or RGBA in sRGB, turned by its EXIF orientation."""
     stored = str(image.tile[0].args) if image.tile and isinstance(image, PngImagePlugin.PngImageFile) else ""
     if has_16_bits := stored.endswith(";16B"):
         pixels = _from_16_bits(image, stored, content, white_level)
@@ -242,12 +262,7 @@ def _upright_8_bit(image: ImageFile, content: bytes, white_level: int) -> Image.
         table = [(min(value, white_level) * 255 + white_level // 2) // white_level for value in range(256)]
         pixels = pixels.point(len(pixels.mode[:3]) * table + len(pixels.mode[3:]) * [*range(256)])
     transform = _to_srgb(profile[:_LARGEST_PROFILE], pixels.mode) if profile else None
-    pixels = pixels.point(transform) if transform else pixels
-    if pixels.mode != "RGBA":
-        return pixels
-    white = Image.new("RGB", pixels.size, "white")
-    white.paste(pixels, mask=pixels.getchannel("A"))
-    return white
+    return pixels.point(transform) if transform else pixels
 
 
 def _from_16_bits(image: ImageFile, stored: str, content: bytes, white_level: int) -> Image.Image:

@@ -53,9 +53,9 @@ def _in_folder(title: str, folder: Path, manifest: Manifest) -> tuple[list[Path]
 
 def _decoded(title: str, file: Path, manifest: Manifest) -> np.ndarray:
     """Return an image in the dataset's shape, fitted as the dataset's own were."""
-    shape = manifest.image
+    shape, how = manifest.image, manifest.preprocessing
     try:
-        image = pixels.from_file(file.read_bytes(), shape, manifest.preprocessing["resize"]).pixels
+        image = pixels.from_file(file.read_bytes(), shape, how["resize"], (how.get("background", "white"), 0)).pixels
     except pixels.UndecodableImage as error:
         raise DataError(f"{title} has a file that cannot be used: {file} {error}; repair or remove it") from None
     return np.frombuffer(image, np.uint8).reshape(shape.height, shape.width, shape.channels)

@@ -1,6 +1,6 @@
 """The process that decodes image files for `pool`: it answers each batch of files with their pixels.
 
-It ends when its parent closes the connection, or dies. It receives contents, shape, resizing and level, and sends a
+It ends when its parent closes the connection, or dies. It receives contents, shape, resizing and colors, and sends a
 line of JSON and then bytes: for each file why it cannot be used, or whether much of it was cropped, then the pixels.
 """
 
@@ -32,14 +32,14 @@ def main(handle: int, memory: int, seconds: int) -> None:
     connection.send_bytes(READY)
     while True:
         try:
-            contents, shape, resize, white_level = connection.recv()
+            contents, shape, resize, colors = connection.recv()
         except (EOFError, ConnectionResetError):
             return
         notes, images = list[str | bool](), list[bytes]()
         for content in contents:
             signal.setitimer(signal.ITIMER_PROF, seconds)
             try:
-                image, is_cropped = pixels.from_file(content, shape, resize, white_level)
+                image, is_cropped = pixels.from_file(content, shape, resize, colors)
                 images.append(image)
                 notes.append(is_cropped)
             except pixels.UndecodableImage as error:

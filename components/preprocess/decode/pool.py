@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from components.core import concurrent
 from components.core.artifacts.datasets import ImageShape
-from components.core.data.pixels import Decoded, UndecodableImage
+from components.core.data.pixels import Colors, Decoded, UndecodableImage
 from components.core.errors import TransientError
 from components.preprocess.decode import decoder_process
 
@@ -47,7 +47,7 @@ def decode_all(
     shape: ImageShape,
     resize: str,
     processes: int,
-    white_level: int = 0,
+    colors: Colors = ("white", 0),
     is_retry: bool = False,
 ) -> Generator[tuple[Tag, list[Decoded | UndecodableImage]], None, None]:
     """Decode several batches of image files at once; yield the result of each as soon as it is ready.
@@ -71,14 +71,14 @@ def decode_all(
                 images = [UndecodableImage(process.end_after(error))]
                 if not is_retry:
                     alone = ((None, [content]) for content in contents)
-                    images = [image for _, [image] in decode_all(alone, shape, resize, 1, white_level, is_retry=True)]
+                    images = [image for _, [image] in decode_all(alone, shape, resize, 1, colors, is_retry=True)]
             yield tag, images
 
     try:
         for tag, contents in batches:
             process = _idle_or_new()
             with contextlib.suppress(ConnectionError):  # if it is dead, its answer is missing
-                process.connection.send((contents, shape, resize, white_level))
+                process.connection.send((contents, shape, resize, colors))
             running[process.connection] = process, tag, contents
             yield from done(processes - 1)
         yield from done(0)

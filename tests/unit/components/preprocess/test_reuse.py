@@ -31,6 +31,7 @@ from tests.inputs.sources import make_rows, picture, plan
 pytestmark = pytest.mark.slow
 
 SHAPE = ImageShape(8, 8, 3)
+COLORS: pixels.Colors = ("white", 0)
 SIZE = {"height": 8, "width": 8}
 
 
@@ -243,15 +244,15 @@ def test_a_file_that_changed_since_it_was_fingerprinted(tmp_path: Path) -> None:
 def test_decoding_is_of_all_that_decides_pixels(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import PIL
 
-    usual = reuse.decoding(SHAPE, "fill", 0)
-    assert usual == reuse.decoding(SHAPE, "fill", 0)
+    usual = reuse.decoding(SHAPE, "fill", COLORS)
+    assert usual == reuse.decoding(SHAPE, "fill", COLORS)
     assert len(usual) == 32
-    others = {reuse.decoding(SHAPE, "fit", 0), reuse.decoding(ImageShape(8, 9, 3), "fill", 0)}
-    others.add(reuse.decoding(SHAPE, "fill", 1))
+    others = {reuse.decoding(SHAPE, "fit", COLORS), reuse.decoding(ImageShape(8, 9, 3), "fill", COLORS)}
+    others |= {reuse.decoding(SHAPE, "fill", colors) for colors in (("black", 0), ("white", 1))}
     monkeypatch.setattr(PIL, "__version__", "1.2.3")
-    others.add(reuse.decoding(SHAPE, "fill", 0))
+    others.add(reuse.decoding(SHAPE, "fill", COLORS))
     changed = tmp_path / "pixels.py"
     changed.write_text(Path(pixels.__file__).read_text() + "\n")
     monkeypatch.setattr(pixels, "__file__", str(changed))
-    others.add(reuse.decoding(SHAPE, "fill", 0))
-    assert len(others - {usual}) == 5
+    others.add(reuse.decoding(SHAPE, "fill", COLORS))
+    assert len(others - {usual}) == 6

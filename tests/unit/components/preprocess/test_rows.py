@@ -119,7 +119,7 @@ def test_plain_pixels_become_rows_of_any_shape(tmp_path: Path) -> None:
     images = {
         (
             original.label,
-            pixels.from_pixels(original.content, ImageShape(8, 8, 1), decided.image, "fill", decided.white_level),
+            pixels.from_pixels(original.content, ImageShape(8, 8, 1), decided.image, "fill", decided.colors),
         )
         for original in expected
     }

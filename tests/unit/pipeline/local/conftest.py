@@ -175,6 +175,7 @@ def other_value(field: Field) -> Any:
 BESIDE: dict[str, dict[str, Any]] = {
     "custom_embedding": {"custom_embedding_name": "mine"},
     "custom_embedding_name": {"custom_embedding": "there", "custom_embedding_name": "yours"},
+    "background": {"background": "black"},
     "height": {"height": 8, "width": 8},
     "width": {"height": 4, "width": 4},
     "batch_size": {"batch_size": 128},

@@ -16,18 +16,20 @@ from PIL.PngImagePlugin import PngInfo
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import pixels
+from components.core.data.pixels import Colors
 from tests.faults.damage.image_cases import chunk, saved
 from tests.faults.damage.image_cases import png as fast_png
 from tests.inputs import color_profiles, png
 
+AS_STORED: Colors = ("white", 0)
 RAMP = np.arange(24, dtype=np.uint8).reshape(2, 4, 3) * 10
 
 
 def decoded(
-    content: bytes, height: int = 2, width: int = 4, channels: int = 3, resize: str = "fill", white_level: int = 0
+    content: bytes, height: int = 2, width: int = 4, channels: int = 3, resize: str = "fill", colors: Colors = AS_STORED
 ) -> np.ndarray:
     shape = ImageShape(height, width, channels)
-    made = pixels.from_file(content, shape, resize, white_level).pixels
+    made = pixels.from_file(content, shape, resize, colors).pixels
     return np.frombuffer(made, np.uint8).reshape(height, width, channels)
 
 
@@ -161,8 +163,8 @@ def test_padding_shrinks_larger_images_as_fit_does(height: int, width: int) -> N
 
 def test_plain_pixels_take_the_same_way() -> None:
     shape = ImageShape(2, 4, 3)
-    assert pixels.from_pixels(RAMP.tobytes(), shape, shape, "fill", 0) == RAMP.tobytes()
-    gray = pixels.from_pixels(RAMP.tobytes(), shape, ImageShape(2, 4, 1), "fill", 0)
+    assert pixels.from_pixels(RAMP.tobytes(), shape, shape, "fill", AS_STORED) == RAMP.tobytes()
+    gray = pixels.from_pixels(RAMP.tobytes(), shape, ImageShape(2, 4, 1), "fill", AS_STORED)
     assert gray == decoded(saved(Image.fromarray(RAMP)), channels=1).tobytes()
 
 
@@ -192,6 +194,8 @@ def test_every_kind_of_png_is_decoded_as_its_specification_says(
     on_white = 255 * (expected[..., :3] * expected[..., 3:] + 1 - expected[..., 3:])
     is_rounded_thrice = color in (4, 6) and bits == 16
     np.testing.assert_allclose(decoded(content, 11, 13), on_white, atol=1.5 if is_rounded_thrice else 0.5)
+    expected[np.rint(255 * expected[..., 3]) == 0, :3] = 1
+    np.testing.assert_allclose(decoded(content, 11, 13, 4), 255 * expected, atol=0.5)
 
 
 def test_large_images_of_16_bits_are_scaled_to_the_nearest() -> None:
@@ -204,18 +208,18 @@ RANGES = [(color, bits, level) for color in (0, 2, 4, 6) for bits, level in ((8,
 
 @pytest.mark.parametrize(("color", "bits", "white_level"), [*RANGES, (0, 8, 4095), (2, 16, 65535)])
 def test_the_white_level_becomes_white_in_files_and_in_plain_pixels(color: int, bits: int, white_level: int) -> None:
-    channels, most = png.CHANNELS[color], (1 << bits) - 1
+    channels, most, colors = png.CHANNELS[color], (1 << bits) - 1, ("white", white_level)
     samples = np.random.default_rng(0).integers(0, min(most, 2 * white_level) + 1, (5, 7, channels))
     if color in (4, 6):
-        samples[..., -1] = most
+        samples[..., -1] = most - samples[..., -1] // 2  # alpha, of which none is 0
     content = png.encoded(samples, color, bits)
     expected = png.decoded(content)
     expected[..., :3] = np.minimum(expected[..., :3] * most / min(white_level, most), 1)
-    np.testing.assert_allclose(decoded(content, 5, 7, white_level=white_level), 255 * expected[..., :3], atol=0.5001)
-    if channels in (1, 3):
+    np.testing.assert_allclose(decoded(content, 5, 7, 4, colors=colors), 255 * expected, atol=0.5001)
+    if channels != 2:
         stored, plain = ImageShape(5, 7, channels), samples.astype(f"<u{bits // 8}").tobytes()
-        result = pixels.from_pixels(plain, stored, ImageShape(5, 7, 3), "fill", white_level)
-        assert result == decoded(content, 5, 7, white_level=white_level).tobytes()
+        result = pixels.from_pixels(plain, stored, ImageShape(5, 7, 4), "fill", colors)
+        assert result == decoded(content, 5, 7, 4, colors=colors).tobytes()
 
 
 @pytest.mark.parametrize(
@@ -245,6 +249,48 @@ def test_colors_of_a_profile_become_those_of_srgb(primaries: tuple[tuple[float, 
 def test_profiles_that_are_srgb_or_damaged_or_do_not_fit_change_nothing(mode: str, profile: bytes) -> None:
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 9, 3), np.uint8)).convert(mode)
     np.testing.assert_array_equal(decoded(saved(image, icc_profile=profile), 9, 9), np.asarray(image.convert("RGB")))
+
+
+RED_BESIDE_HIDDEN_GREEN = np.full((32, 32, 4), (200, 30, 10, 255), np.uint8)
+RED_BESIDE_HIDDEN_GREEN[:, 16:] = 0, 255, 0, 0
+
+
+@pytest.mark.parametrize(
+    ("background", "color"),
+    [("white", (255, 255, 255)), ("black", (0, 0, 0)), ("#0A141e", (10, 20, 30)), ("mean", (200, 30, 10))],
+)
+@pytest.mark.parametrize("resize", ["fill", "fit", "stretch"])
+def test_transparent_pixels_have_the_color_of_the_background(
+    background: str, color: tuple[int, ...], resize: str
+) -> None:
+    """At the same size and smaller; in gray too; and none has a hidden color, or one that is mixed with it."""
+    content, colors = saved(Image.fromarray(RED_BESIDE_HIDDEN_GREEN)), (background, 0)
+    for side in (32, 12, 8):
+        rgba = decoded(content, side, side, 4, resize, colors)
+        assert rgba[0, 0].tolist() == [200, 30, 10, 255]
+        assert (rgba[rgba[..., 3] == 0] == (*color, 0)).all()
+        visible, part = rgba[rgba[..., 3] > 0, :3], rgba[rgba[..., 3] > 0, 3:] / 255
+        np.testing.assert_allclose(visible * part, (200, 30, 10) * part, atol=4)
+    assert decoded(content, 32, 32, 3, resize, colors)[0, 31].tolist() == [*color]
+    assert abs(decoded(content, 32, 32, 1, resize, colors)[0, 31, 0] - np.dot(color, [0.299, 0.587, 0.114])) <= 1
+    stored, plain = ImageShape(32, 32, 4), RED_BESIDE_HIDDEN_GREEN.tobytes()
+    for channels in (1, 3, 4):
+        expected = decoded(content, 32, 32, channels, resize, colors).tobytes()
+        assert pixels.from_pixels(plain, stored, ImageShape(32, 32, channels), resize, colors) == expected
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB"])
+@pytest.mark.parametrize("resize", ["fill", "fit", "pad", "stretch"])
+def test_images_without_alpha_are_opaque_but_for_padding(mode: str, resize: str) -> None:
+    values = np.random.default_rng(0).integers(1, 256, (40, 20, 3), np.uint8)
+    content = saved(Image.fromarray(values).convert(mode))
+    for side in (10, 64):
+        rgba = decoded(content, side, side, 4, resize, ("#ff0000", 0))
+        is_padding = rgba[..., 3] == 0
+        assert is_padding.any() == (resize in ("fit", "pad"))
+        assert (rgba[is_padding, :3] == (255, 0, 0)).all()
+        assert (rgba[~is_padding, 3] == 255).all()
+        np.testing.assert_array_equal(rgba[~is_padding, :3], decoded(content, side, side, 3, resize)[~is_padding])
 
 
 @pytest.mark.parametrize(("width", "height", "line"), [(1, 2000, np.s_[:, 8]), (3000, 1, np.s_[8, :])])

@@ -13,7 +13,7 @@ from components.evaluate.config import EvaluateConfig
 from components.evaluate.scoring import samples
 from tests.inputs import artifacts
 
-DATASET = artifacts.dataset(preprocessing={"resize": "pad"})  # of 8x8x1, dark and light
+DATASET = artifacts.dataset(preprocessing={"resize": "pad", "background": "black"})  # of 8x8x1, dark and light
 IMAGES = np.zeros((30, 8, 8, 1), np.uint8)
 
 
@@ -22,8 +22,8 @@ def test_image_files_are_fitted_labeled_and_read_in_a_seeded_order(tmp_path: Pat
     for number in range(30):
         file = tmp_path / ("dark", "light")[number > 9] / f"{number:02d}.png"
         file.parent.mkdir(exist_ok=True)
-        Image.fromarray(np.full((4, 6 + number, 3), 8 * number, np.uint8)).save(file)
-        contents.append(pixels.from_file(file.read_bytes(), artifacts.SHAPE, "pad").pixels)
+        Image.fromarray(np.full((4, 6 + number, 4), 8 * number, np.uint8)).save(file)
+        contents.append(pixels.from_file(file.read_bytes(), artifacts.SHAPE, "pad", ("black", 0)).pixels)
     (tmp_path / ".hidden").touch()
     order = np.random.default_rng(3).permutation(30)[:25]
     images, labels = samples.read("samples", tmp_path, DATASET, 25, 3)
