@@ -60,7 +60,7 @@ class Location:
 
     @classmethod
     def of(cls, location: "LocationLike") -> "Location":
-        """Return the location of a path or URI; `ConfigError` for other schemes than gs://."""
+        """Return the location of a path or URI; `ConfigError` for other schemes than gs://, and for `~`."""
         if isinstance(location, Location):
             return location
         text = str(location)
@@ -69,6 +69,8 @@ class Location:
             return cls(text.rstrip("/"), private("buckets") / bucket / name)
         if "://" in text:
             raise ConfigError(f"{text} is neither a folder of this machine nor in a bucket, {buckets.SCHEME}...")
+        if text.partition("/")[0] == "~":  # which would become a folder of this name
+            raise ConfigError(f"{text} begins with ~, which your shell did not expand; write $HOME, or the whole path")
         return cls(str(Path(text)), Path(text))
 
     def __str__(self) -> str:

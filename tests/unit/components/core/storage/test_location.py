@@ -51,6 +51,12 @@ def test_a_location_has_a_uri_and_a_path(gcs: Server, tmp_path: Path) -> None:
         Location.of("s3://b/x")
 
 
+@pytest.mark.parametrize("text", ["~", "~/runs", "s3://runs"])
+def test_what_is_no_location(text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        Location.of(text)
+
+
 def test_a_location_is_noted_by_its_path_within_a_root(gcs: Server) -> None:
     for root, location, note in (
         ("/r", "/r/a/b", "a/b"),
