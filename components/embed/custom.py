@@ -62,7 +62,10 @@ class CustomNetwork:
         pixels = tf.cast(images, tf.float32)
         if tuple(images.shape[1:3]) != self._size:
             pixels = tf.image.resize(pixels, self._size, antialias=True)
-        if images.shape[3] != self._channels:
+        if images.shape[3] == 4 and self._channels < 4:  # transparent pixels lie on white
+            opacity = pixels[..., 3:] / 255
+            pixels = pixels[..., :3] * opacity + 255 * (1 - opacity)
+        if pixels.shape[3] != self._channels:
             pixels = tf.repeat(pixels, self._channels, axis=3)
         return pixels / self._divisor - self._offset
 

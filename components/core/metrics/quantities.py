@@ -64,7 +64,7 @@ class Quantity:
 
 
 # Differences of mean levels from those of test images; gray images have the first alone.
-SHIFTS = [Quantity(f"{level}_shift") for level in ("brightness", "red", "green", "blue", "saturation")]
+SHIFTS = [Quantity(f"{level}_shift") for level in ("brightness", "red", "green", "blue", "alpha", "saturation")]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,7 +12,7 @@ _LARGEST_CELL = 96  # pixels, of a sheet of bounded size; larger images are shru
 
 
 def png_grid(images: np.ndarray, columns: int = 0) -> bytes:
-    """Lay images uint8 [n, height, width, 1 or 3] out row by row on a white sheet, as PNG; 0 columns make it square."""
+    """Lay images uint8 [n, height, width, 1, 3 or 4] out by row on a white sheet, as PNG; 0 columns make it square."""
     factor = max(1, math.ceil(SMALLEST_CELL / max(images.shape[1:3])))
     cells = images.repeat(factor, axis=1).repeat(factor, axis=2)
     count, height, width, channels = cells.shape

@@ -22,6 +22,7 @@ _LABELS = {
     "red_shift": ("Red", f"Mean red {_SHIFT}", _LONGER),
     "green_shift": ("Green", f"Mean green {_SHIFT}", _LONGER),
     "blue_shift": ("Blue", f"Mean blue {_SHIFT}", _LONGER),
+    "alpha_shift": ("Opacity", f"Mean alpha {_SHIFT}", _LONGER),
     "saturation_shift": ("Saturation", f"Mean saturation {_SHIFT}", _LONGER),
     "pixel_deviation_ratio": ("Contrast", "Spread of pixel values of samples over that of test images.", _LONGER),
     "fcd_corrected": (

@@ -40,7 +40,8 @@ class Seen:
 
     features: Mapping[str, np.ndarray]  # whitened, float64 [n, components], by the name of the space
     # `digest` of each image, uint8 [n, 16]; `power`, the mean of its squared pixels, [n]; its mean levels, from 0
-    # to 255: `brightness`, in color also `red`, `green`, `blue` and `saturation`; what `FeatureSpaces.embed` says.
+    # to 255: `brightness`, in color also `red`, `green`, `blue` and `saturation`, and `alpha` if it has one; what
+    # `FeatureSpaces.embed` says.
     images: Mapping[str, np.ndarray]
 
     def __len__(self) -> int:
@@ -342,8 +343,8 @@ def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], 
             "power": np.square(pixels).mean(axis=(1, 2, 3)),
         }
         if pixels.shape[3] > 1:
-            arrays |= dict(zip(("red", "green", "blue"), pixels.mean(axis=(1, 2)).T, strict=True))
-            arrays["saturation"] = np.ptp(pixels, axis=3).mean(axis=(1, 2))
+            arrays |= dict(zip(("red", "green", "blue", "alpha"), pixels.mean(axis=(1, 2)).T, strict=False))
+            arrays["saturation"] = np.ptp(pixels[..., :3], axis=3).mean(axis=(1, 2))
         parts.append(Seen(features, arrays | outputs))
         if (count + len(images)) // _LOG_EVERY > count // _LOG_EVERY:
             log.info("evaluate: %d %s seen", count + len(images), kind)

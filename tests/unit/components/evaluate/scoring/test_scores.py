@@ -111,7 +111,7 @@ def test_faults_outliers_and_near_repeats_are_counted(reference: scores.Referenc
 
 
 def test_brightness_and_colors_are_shifted_by_a_share_of_the_deviation(tmp_path: Path) -> None:
-    dataset = make_dataset(tmp_path / "dataset", {"train": 300, "test": 300}, ImageShape(8, 8, 3))
+    dataset = make_dataset(tmp_path / "dataset", {"train": 300, "test": 300}, ImageShape(8, 8, 4))
     manifest, spaces = datasets.Manifest.of(dataset), feature_spaces.load(make_embedding(tmp_path / "e", dataset))
     train, test = (dataset_reader.load_split(Path(dataset), manifest, split)[0] for split in ("train", "test"))
     reference = scores.make_reference(spaces, train, test, 300, 0)
@@ -119,10 +119,11 @@ def test_brightness_and_colors_are_shifted_by_a_share_of_the_deviation(tmp_path:
     images[..., 2] = images[..., 2] // 2
     values = _score(reference, images).values
     expected = {
-        name: (images[..., at].mean() - test[..., at].mean()) for at, name in enumerate(("red", "green", "blue"))
+        name: (images[..., at].mean() - test[..., at].mean())
+        for at, name in enumerate(("red", "green", "blue", "alpha"))
     }
     expected["brightness"] = images.mean() - test.mean()
-    expected["saturation"] = np.ptp(images, axis=3).mean() - np.ptp(test, axis=3).mean()
+    expected["saturation"] = np.ptp(images[..., :3], axis=3).mean() - np.ptp(test[..., :3], axis=3).mean()
     assert {f"{name}_shift" for name in expected} == {quantity.score for quantity in SHIFTS}
     for name, difference in expected.items():
         measured = values[Quantity(f"{name}_shift")]
