@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 import tempfile
+import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -91,7 +92,11 @@ def sha256_of(file: SourceFile) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a file's name as printable text: other characters, and bytes that are not UTF-8, become escapes."""
+    """Return a name as printable text, composed (NFC): other characters, and bytes that are not UTF-8, become escapes.
+
+    Names that look alike are then the same, whether a Mac wrote them or not.
+    """
+    name = unicodedata.normalize("NFC", name)
     if name.isprintable():
         return name
     text = os.fsencode(name).decode("utf-8", "backslashreplace")

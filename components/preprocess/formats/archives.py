@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 _ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")  # the second starts an archive without members
 _LOCAL_HEADER = struct.Struct("<26xHH")  # of a zip member: lengths of name and extra field, which follow it
-_ENCRYPTED = 0x1  # a bit of a zip member's flags
+_ENCRYPTED, _UTF_8 = 0x1, 0x800  # bits of a zip member's flags
 _READ_AT_ONCE = 1 << 20
 
 
@@ -60,12 +60,12 @@ def list_members(file: SourceFile) -> tuple[list[Member], list[Member]]:
     return images, [member for member in members if not is_image_name(member.name)]
 
 
-def read_members(file: SourceFile, members: list[Member]) -> Iterator[bytes]:
-    """Yield the content of some members in order; of one too large to decode, enough to tell."""
+def read_members(file: SourceFile, members: list[Member], at_most: int | None = None) -> Iterator[bytes]:
+    """Yield the content of some members in order; of one too large to decode, or of more bytes, enough to tell."""
     with open_unpacked(file) as opened:
         for member in members:
             opened.seek(member.offset)
-            length = min(member.bytes, LARGEST_FILE + 1)
+            length = min(member.bytes, (at_most or LARGEST_FILE) + 1)
             if member.method is None:
                 content = opened.read(length)
             else:  # as `ZipFile` opens it, which would read the names of all members first
@@ -85,9 +85,16 @@ def _path_of(name: str) -> str:
     return "" if any(part.startswith(".") for part in parts) else printable("/".join(parts))
 
 
+def _zip_name(info: zipfile.ZipInfo) -> str:
+    """Return a member's name: UTF-8 even without the flag that says so, which Macs and many programs forget."""
+    if info.flag_bits & _UTF_8:
+        return info.orig_filename
+    return info.orig_filename.encode("cp437").decode("utf-8", "surrogateescape")
+
+
 def _zip_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Iterator[Member]:
     for info in zipfile.ZipFile(opened).infolist():
-        name = _path_of(info.orig_filename.replace("\\", "/"))
+        name = _path_of(_zip_name(info).replace("\\", "/"))
         if not name or info.is_dir():
             continue
         if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
