@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
-from components.core.stage.inputs import CustomEmbedding, Results, Source, SourceIndex
+from components.core.stage.inputs import CustomEmbedding, LabelFile, Results, Source, SourceIndex
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,6 +13,7 @@ class DecideConfig(Config):
 
     source: Source
     registry: Annotated[str, Setting("Folder of the registry, local or gs://BUCKET/FOLDER.", in_key=False)]
+    label_file: LabelFile = ""
     custom_embedding: CustomEmbedding = ""
     source_index: SourceIndex = ""
     results: Results = ""

@@ -28,7 +28,7 @@ def run(config: DecideConfig) -> StageResult:
         DataError: The source does not exist or holds no images, the embedding is no SavedModel, or the registry is
             damaged.
     """
-    contents = source_listing.contents(config.source, config.source_index, config.results)
+    contents = source_listing.contents(config.source, config.source_index, config.results, label_file=config.label_file)
     custom_digest = inputs.digest_of_embedding(config.custom_embedding)
     now = recipes.current(contents.fingerprint, custom_digest, config.settings)
     champion = registry.read_champion(config.registry)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
-from components.core.stage.inputs import Results, Source, SourceIndex
+from components.core.stage.inputs import LabelFile, Results, Source, SourceIndex
 
 _folder = functools.partial(Setting, in_key=False)
 _side = functools.partial(Setting, at_least=0, at_most=1024)
@@ -25,6 +25,18 @@ class PreprocessConfig(Config):
     source_fingerprint: Annotated[
         str, Setting("Fingerprint of the source from the decide stage; computed when empty.", digest=True)
     ] = ""
+    label_file: LabelFile = ""
+    label_column: Annotated[
+        str, Setting("Column, array or feature that holds the labels; empty: the one that its name shows.")
+    ] = ""
+    labels_from: Annotated[
+        str,
+        Setting(
+            "Where labels come from: `auto` takes files of labels, else folders; `folder` the first below the split, "
+            "`parent` that of the image itself, `file` a file of labels; `none` ignores all.",
+            choices=("auto", "none", "folder", "parent", "file"),
+        ),
+    ] = "auto"
     source_index: SourceIndex = ""
     results: Results = ""
     previous_datasets: Annotated[
@@ -73,6 +85,8 @@ class PreprocessConfig(Config):
         held_out = self.validation_fraction + (self.test_fraction or TEST_SHARE)
         if held_out >= 1:
             yield f"validation_fraction and test_fraction must leave images to train on, got {held_out} together"
+        if self.label_file and self.labels_from not in ("auto", "file"):
+            yield f"label_file {self.label_file} has no use with labels_from {self.labels_from}; leave one out"
         if (self.height > 0) != (self.width > 0):
             yield f"height and width must be given together, got {self.height} and {self.width}"
         if not re.fullmatch("white|black|mean|#[0-9a-fA-F]{6}", self.background):

@@ -27,8 +27,7 @@ from components.preprocess import placement, reuse
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.decode import pool
 from components.preprocess.formats import survey
-from components.preprocess.formats.splits_and_labels import Original
-from components.preprocess.formats.survey import ImagesPart, Part
+from components.preprocess.formats.survey import ImagesPart, Original, Part
 from components.preprocess.placement import Plan
 
 MOST_QUARANTINED = 10_000  # for a source of any size: so many have one cause, which should be fixed

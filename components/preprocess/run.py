@@ -23,6 +23,7 @@ from components.preprocess import attempt_files, download, leaks, placement, reu
 from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pool
+from components.preprocess.formats.labels import LabelChoice
 from components.preprocess.formats.survey import Survey, survey
 from components.preprocess.placement import Plan
 from components.preprocess.rows import MOST_QUARANTINED, Outcome
@@ -46,7 +47,9 @@ def run(config: PreprocessConfig) -> StageResult:
     has too many images that cannot be decoded.
     """
     is_listed = config.source_fingerprint != ""  # by the decide stage, which logged what is left out
-    contents = source_listing.contents(config.source, config.source_index, config.results, verbose=not is_listed)
+    contents = source_listing.contents(
+        config.source, config.source_index, config.results, not is_listed, config.label_file
+    )
     if config.source_fingerprint not in ("", contents.fingerprint):
         raise DataError(
             f"source {config.source} changed since it was fingerprinted: it was {config.source_fingerprint} "
@@ -70,7 +73,9 @@ def run(config: PreprocessConfig) -> StageResult:
 def _make(config: PreprocessConfig, contents: Contents, location: Location) -> None:
     is_downloaded = config.source == source_listing.FASHION_MNIST
     source = str(download.fashion_mnist(config.downloads)) if is_downloaded else config.source
-    surveyed, listing = survey(source, contents.listing), contents.listing
+    listing = contents.listing
+    choice = LabelChoice(config.labels_from, config.label_column, listing.label_file if listing else "")
+    surveyed = survey(source, listing, choice)
     plan, images = _plan(config, surveyed), sum(surveyed.counts.values())
     log.info("preprocess: %s images of %s to %s", f"{images:,}", config.source, location)
     if surveyed.stored is None and not config.previous_datasets and not config.beam_options:

@@ -10,6 +10,7 @@ import io
 import json
 import math
 import operator
+import pickle
 import struct
 import tarfile
 import zipfile
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+import scipy.io
 from PIL import Image, PngImagePlugin
 
 from components.core.artifacts import datasets
@@ -30,7 +32,8 @@ from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
 from components.core.stage.executor import ExecutorInput
 from components.preprocess.formats import archives, label_files, survey
-from components.preprocess.formats.splits_and_labels import Original
+from components.preprocess.formats.labels import BY_NAME
+from components.preprocess.formats.survey import Original
 from tests.faults.damage.image_cases import CASES
 from tests.inputs.sources import framed, framed_example
 
@@ -69,7 +72,7 @@ def _have_same_sizes(whole: list[bytes], damaged: list[bytes]) -> bool:
 
 def _read_stacks(kind: str, files: list[SourceFile]) -> list[Original]:
     """Return as many images as were counted, of the header's shape, with the labels that the survey lists."""
-    surveyed = survey._survey_stacks("x", kind, files)
+    surveyed = survey._survey_stacks("x", kind, files, BY_NAME)
     originals = [original for part in surveyed.parts for original in survey.read(part)]
     assert len(originals) == sum(surveyed.counts.values())
     labels = {*range(len(surveyed.classes))} or {datasets.NO_LABEL}
@@ -115,9 +118,9 @@ def read_example(folder: Path, content: bytes) -> Any:
 
 def read_labels(name: str, folder: Path, content: bytes) -> Any:
     """Read a table of printable names, or of none."""
-    table = label_files.read([name], lambda _: content)
+    table = label_files.read([name], lambda _: content, BY_NAME, [])
     rows = table.rows if table else {}
-    assert all(name.isprintable() and (row.label or "").isprintable() for name, row in rows.items())
+    assert all(name.isprintable() and str(row.label).isprintable() for name, row in rows.items())
     return rows
 
 
@@ -141,6 +144,22 @@ def seeds_of_npz() -> Iterator[bytes]:
         file = io.BytesIO()
         save(file, x_train=np.zeros((2, 2, 2), kind), y_train=np.arange(2))
         yield file.getvalue()
+
+
+_PIXELS, _KINDS = np.arange(8, dtype=np.uint8).reshape(2, 2, 2), np.arange(2)
+
+
+def seeds_of_matlab() -> Iterator[bytes]:
+    for packed in (False, True):
+        file = io.BytesIO()
+        scipy.io.savemat(file, {"X": _PIXELS.transpose(1, 2, 0), "y": _KINDS}, do_compression=packed)
+        yield file.getvalue()
+
+
+def seeds_of_cifar() -> Iterator[bytes]:
+    data = np.arange(2 * 3072, dtype=np.uint8).reshape(2, 3072)
+    for labels in ([0, 1], _KINDS):
+        yield pickle.dumps({b"data": data, b"labels": labels}, protocol=2)
 
 
 _MEMBERS = {"a/1.png": b"one", "b/2.png": b"two" * 9, "labels.csv": b"file,label\n"}
@@ -229,6 +248,13 @@ def _labels(name: str, *seeds: bytes) -> Reader:
 READERS = {
     "idx": Reader(read_idx, DataError, seeds_of_idx, _have_same_sizes),
     "npz": Reader(functools.partial(read_stack, source_listing.ARRAYS, "x.npz"), DataError, seeds_of_npz, operator.eq),
+    "mat": Reader(functools.partial(read_stack, source_listing.MATLAB, "x.mat"), DataError, seeds_of_matlab),
+    "cifar": Reader(functools.partial(read_stack, source_listing.CIFAR, "data_batch_1"), DataError, seeds_of_cifar),
+    "pixel_table": Reader(
+        functools.partial(read_stack, source_listing.PIXEL_TABLES, "x.csv"),
+        DataError,
+        lambda: (b"label,pixel0,pixel1,pixel2,pixel3\n3,0,1,2,255\n4,9,9,9,9\n", b"1,0,1,2,3\n0,4,5,6,7\n"),
+    ),
     # A flip in a zip file's directory may hide a member. One in the content of a plain tar file is not noticed.
     "zip": Reader(read_archive, DataError, seeds_of_zip, faithful=lambda whole, damaged: set(damaged) <= set(whole)),
     "tar": Reader(read_archive, DataError, seeds_of_tar, _have_same_sizes),

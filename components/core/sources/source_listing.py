@@ -35,6 +35,10 @@ TFRECORDS = "tfrecord"
 ARRAYS = "npz"
 PARQUET = "parquet"
 ARCHIVES = "archives"
+CIFAR = "cifar"
+NPY = "npy"
+MATLAB = "mat"
+PIXEL_TABLES = "csv"
 # Files of labels beside images or archives, or in archives: the first format that occurs counts.
 LABELS = "labels.csv"
 STYLEGAN = "dataset.json"
@@ -49,7 +53,27 @@ FASHION_MNIST_MD5 = {
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
 _IMAGE_NAME = r"\.(png|jpe?g|webp)$"
-_UNREADABLE_SUFFIXES = (".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar")
+_IDX_NAME = (
+    r"^(?!.*\.(png|jpe?g|webp)$)(.*/)?[^/]*((images|labels)[^/]*(idx|ubyte)|(idx|ubyte)[^/]*(images|labels))[^/]*$"
+)
+_ARCHIVE_NAME = r"\.(zip|tar|tar\.gz|tgz|tar\.bz2|tbz2)$"
+_CIFAR_NAME = r"(^|/)((data|test)_batch(_\d)?|batches\.meta)$|(^|/)cifar[^/]*/(train|test|meta)$"
+_MAY_HAVE_LABELS = r"\.(csv|tsv|jsonl|mat)$|(label|class|attr|annot|target)[^/]*\.(txt|json)$"
+_NEXT_STEPS = {  # for files that are not read, by the ends of their names
+    (".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar"): "unpack archives first",
+    (".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".svg", ".heic", ".avif"): "save the pictures as PNG first",
+    (
+        ".mdb",
+        ".pkl",
+        ".pickle",
+        ".pt",
+        ".pth",
+        ".h5",
+        ".hdf5",
+        ".bin",
+        ".ndjson",
+    ): "save images as PNG files or arrays as NPZ first",
+}
 _WILDCARD = re.compile(r"[*?\[]")
 _NAMES_SHOWN = 5
 _SECONDS_BETWEEN_LINES = 5
@@ -65,13 +89,18 @@ class _Kind(NamedTuple):
 
 # In order of precedence: the first kind with a file is the kind of the source.
 _KINDS = (
-    _Kind(IDX, "IDX files", r"^[^/]*((images|labels)[^/]*(idx|ubyte)|(idx|ubyte)[^/]*(images|labels))[^/]*$"),
+    _Kind(IDX, "IDX files", _IDX_NAME),
     _Kind(IMAGES, "PNG, JPEG or WebP images", _IMAGE_NAME, has_labels=True),
     _Kind(TFRECORDS, "TFRecord files", r"\.tfrec(ords?)?(-\d+-of-\d+)?(\.gz)?$", alone=True),
     _Kind(PARQUET, "Parquet files", r"\.parquet$", alone=True),
     _Kind(ARRAYS, "NPZ files", r"\.npz$", alone=True),
-    _Kind(ARCHIVES, "archives (zip, tar, tar.gz, tar.bz2)", r"\.(zip|tar|tar\.gz|tgz|tar\.bz2|tbz2)$", True, True),
+    _Kind(ARCHIVES, "archives (zip, tar, tar.gz, tar.bz2)", _ARCHIVE_NAME, True, True),
+    _Kind(CIFAR, "batches of CIFAR", _CIFAR_NAME),
+    _Kind(NPY, "NPY files", r"\.npy$", alone=True),
+    _Kind(MATLAB, "MAT files", r"\.mat$", alone=True),
+    _Kind(PIXEL_TABLES, "CSV files of pixels", r"\.csv$", alone=True),
 )
+_LARGER_COUNTS, _FAR_LARGER = 7, 10  # the first kinds, of which the one with so many times the bytes of others counts
 _LABELS, _OTHERS = len(_KINDS), len(_KINDS) + 1  # the numbers of files of labels and of files of no kind
 _NUMBERS = range(_OTHERS + 1)
 
@@ -94,8 +123,9 @@ class _Root:
 
 
 class Listing:
-    def __init__(self, catalog: Catalog, number: int, holds_root: bool) -> None:
+    def __init__(self, catalog: Catalog, number: int, holds_root: bool, label_file: str) -> None:
         kind = _KINDS[number]
+        self.label_file = label_file  # its path within the source; empty if none was named
         self.holds_root = holds_root  # whether it holds the folder of all results, which is left out
         self.kind, self.plural = kind.name, kind.plural
         self.catalog = catalog
@@ -118,13 +148,23 @@ def is_image_name(name: str) -> bool:
     return bool(re.search(_IMAGE_NAME, name, re.IGNORECASE))
 
 
-def list_source(source: str, root: str = "") -> Listing:
-    """List a folder, a glob or one file: the files of the first kind of `_KINDS` that occurs.
+def is_archive(name: str) -> bool:
+    return bool(re.search(_ARCHIVE_NAME, name, re.IGNORECASE))
+
+
+def is_cifar(name: str) -> bool:
+    """Return whether a file is a batch of CIFAR, or has the names of its classes, by its path."""
+    return bool(re.search(_CIFAR_NAME, name))
+
+
+def list_source(source: str, root: str = "", label_file: str = "") -> Listing:
+    """List a folder, a glob or one file: the files of the first kind of `_KINDS` that occurs, or of a far larger one.
 
     Hidden files and folders do not count, nor does anything below `root`, the folder of all results, if it is below the
     source. In a glob `*` and `?` stay within a name, `[...]` is one of some characters, `**` is any folders; names are
-    relative to the last folder before the first of them. `ConfigError` for URIs of other schemes than gs://, or if the
-    root is the source itself; `DataError` if it does not exist, holds no kind, or a link leads out of it.
+    relative to the last folder before the first of them. `label_file` is a file of labels within the source.
+    `ConfigError` for URIs of other schemes than gs://, or if the root is the source itself; `DataError` if source or
+    label file does not exist, if it holds no kind, or if a link leads out of it.
     """
     if "://" in source and not buckets.is_uri(source):
         raise ConfigError(
@@ -134,16 +174,21 @@ def list_source(source: str, root: str = "") -> Listing:
     location, pattern = _split_glob(source)
     left_out = _Root(location, root)
     files = _list_bucket(location, left_out) if buckets.is_uri(location) else _list_path(location, left_out)
-    matching = (file for file in files if not pattern or _matches(file.name.split("/"), pattern))
-    catalog = Catalog(source, ((_number_of(file.name), file) for file in matching))
-    number = next(number for number in _NUMBERS if number == _OTHERS or len(catalog.files(number)))
+    label_file = label_file.removeprefix(f"{location.rstrip('/')}/")
+    matching = (
+        file for file in files if not pattern or file.name == label_file or _matches(file.name.split("/"), pattern)
+    )
+    catalog = Catalog(
+        source, ((_LABELS if file.name == label_file else _number_of(file.name), file) for file in matching)
+    )
+    number = _main_kind(catalog)
     names = catalog.names(*_NUMBERS)
     is_file = len(names) == 1 and [file.location for file in catalog.files(*_NUMBERS)] == [location]
     if number >= len(_KINDS) or (is_file and not _KINDS[number].alone):
         content = f"holds only {first_names(names)}" if len(names) else "does not exist or holds nothing"
         remedy = "; give the folder that holds the file" if is_file else ""
-        if any(name.lower().endswith(_UNREADABLE_SUFFIXES) for name in names):
-            remedy = "; unpack archives first"
+        steps = {step for name in names for ends, step in _NEXT_STEPS.items() if name.lower().endswith(ends)}
+        remedy = f"; {' and '.join(sorted(steps))}" if steps else remedy
         kinds = ", or ".join(kind.plural for kind in _KINDS)
         raise DataError(f"source {source} {content}, expected {kinds}, or `{DIGITS}` or `{FASHION_MNIST}`{remedy}")
     is_flat = _KINDS[number].name == IDX or (len(pattern) == 1 and pattern != ["**"])  # results are in folders
@@ -151,13 +196,32 @@ def list_source(source: str, root: str = "") -> Listing:
         raise ConfigError(
             f"root {root} is the folder of source {source} itself; give another root, such as {root}/runs"
         )
-    return Listing(catalog, number, left_out.occurs)
+    if label_file and label_file not in catalog.names(_LABELS) and _KINDS[number].name != ARCHIVES:
+        raise DataError(f"label_file {label_file} is not in source {source}; give its path within the source")
+    return Listing(catalog, number, left_out.occurs, label_file)
 
 
 def _number_of(name: str) -> int:
     """Return the number of the first kind that a file's name fits."""
-    other = _LABELS if name in LABEL_NAMES or name.rpartition("/")[2] in METADATA else _OTHERS
-    return next((number for number, kind in enumerate(_KINDS) if re.search(kind.pattern, name, re.IGNORECASE)), other)
+    if name.rpartition("/")[2] in LABEL_NAMES:
+        return _LABELS
+    return next((number for number, kind in enumerate(_KINDS) if re.search(kind.pattern, name, re.IGNORECASE)), _OTHERS)
+
+
+def _main_kind(catalog: Catalog) -> int:
+    """Return the number of the kind of a source: the first that occurs, unless another has far more bytes.
+
+    A few previews beside a large file of images are not the images that are meant.
+    """
+    bytes_of = {number: catalog.bytes(number) for number in range(_LARGER_COUNTS) if len(catalog.files(number))}
+    for number, size in bytes_of.items():
+        if size >= _FAR_LARGER * sum(other for kind, other in bytes_of.items() if kind != number):
+            return number
+    return next(number for number in _NUMBERS if number == _OTHERS or len(catalog.files(number)))
+
+
+def is_glob(source: str) -> bool:
+    return bool(_split_glob(source)[1])
 
 
 def _split_glob(source: str) -> tuple[str, list[str]]:
@@ -177,7 +241,7 @@ def _matches(name: list[str], pattern: list[str]) -> bool:
     return bool(name) and fnmatch.fnmatchcase(name[0], pattern[0]) and _matches(name[1:], pattern[1:])
 
 
-def contents(source: str, index: str = "", root: str = "", verbose: bool = True) -> Contents:
+def contents(source: str, index: str = "", root: str = "", verbose: bool = True, label_file: str = "") -> Contents:
     """Fingerprint a source, of which `root` is no part, without decoding it; raises as `list_source`.
 
     In a bucket the storage's checksums replace the content, and for `fashion-mnist` the published sums. `index` is the
@@ -190,12 +254,14 @@ def contents(source: str, index: str = "", root: str = "", verbose: bool = True)
     if source == FASHION_MNIST:
         fingerprint = digests.digest_of({"kind": FASHION_MNIST, "md5": FASHION_MNIST_MD5})
         return Contents(fingerprint, "4 official IDX files, 30.9 MB")
-    listing = list_source(source, root)
+    listing = list_source(source, root, label_file)
     left_out = listing.left_out
     if listing.holds_root and verbose:
         log.info("left %s out of the source: it holds the results of runs", root)
     if len(left_out) and verbose:
         log.info("skipped %d files that are not %s by name: %s", len(left_out), listing.plural, first_names(left_out))
+    if verbose:
+        _warn_of_left_out(source, listing)
     if not buckets.is_uri(source):
         _hash(source, listing, index)
     digest, size = hashlib.sha256(b'{"files":['), 0  # as `digests.digest_of`, without holding everything in memory
@@ -206,6 +272,18 @@ def contents(source: str, index: str = "", root: str = "", verbose: bool = True)
     size -= sum(file.bytes for file in listing.labels)
     noun = {IMAGES: "images", ARCHIVES: "archives"}.get(listing.kind, listing.plural)
     return Contents(digest.hexdigest(), f"{len(listing.files):,} {noun}, {size / 1e6:,.1f} MB", listing)
+
+
+def _warn_of_left_out(source: str, listing: Listing) -> None:
+    """Warn of files that may be images, or labels, and are not read."""
+    others = [number for number in range(_LARGER_COUNTS) if number not in listing.numbers]
+    if also := [_KINDS[number].plural for number in others if len(listing.catalog.files(number))]:
+        message = "source %s holds %s, which are read, and %s, which are not; name one kind by a glob"
+        log.warning(message, source, listing.plural, " and ".join(also))
+    if len(listing.labels) or not _KINDS[listing.numbers[0]].has_labels:
+        return
+    if maybe := [name for name in listing.left_out if re.search(_MAY_HAVE_LABELS, name, re.IGNORECASE)]:
+        log.warning("labels in %s are not read; if one has them, name it by --label-file", first_names(maybe))
 
 
 def digits_file() -> Path:

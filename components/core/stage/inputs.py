@@ -18,6 +18,13 @@ Source = Annotated[
         location=True,
     ),
 ]
+LabelFile = Annotated[
+    str,
+    Setting(
+        "File of labels within the source: a CSV or other table with names of images, or a MAT file in their order; "
+        "empty: `labels.csv`, `dataset.json` or `metadata.jsonl`, if the source has one."
+    ),
+]
 Results = Annotated[
     str, Setting("Folder of all results, which is left out of a source that holds it; none when empty.", in_key=False)
 ]

@@ -7,6 +7,7 @@ bytes [n].
 
 import hashlib
 import itertools
+import logging
 import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
@@ -14,7 +15,10 @@ from typing import BinaryIO
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile
 from components.preprocess.formats import stacks
+from components.preprocess.formats.labels import NONE, LabelChoice
 from components.preprocess.formats.stacks import Example, Stack
+
+log = logging.getLogger(__name__)
 
 _BYTES_TYPE = 0x08
 _SPLIT_WORDS = (("train", "train"), ("t10k", "test"), ("test", "test"), ("val", "validation"))
@@ -25,13 +29,16 @@ FASHION_MNIST_CLASSES = (
 _FASHION_MNIST_LABELS = "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650759e869a7"
 
 
-def list_stacks(files: Iterable[SourceFile]) -> Iterator[Stack]:
+def list_stacks(files: Iterable[SourceFile], choice: LabelChoice) -> Iterator[Stack]:
     """Pair image files with label files by the split in their names; one pair alone is for `train`."""
     file_of = {file.name: file for file in files}
-    splits = {name: next((split for word, split in _SPLIT_WORDS if word in name.lower()), "train") for name in file_of}
-    images = [(split, name) for name, split in splits.items() if "images" in name.lower()]
-    labels = [(split, name) for name, split in splits.items() if "images" not in name.lower()]
-    pairs = stacks.paired("the source", images, labels)
+    base_of = {name: name.rpartition("/")[2].lower() for name in file_of}
+    splits = {
+        name: next((split for word, split in _SPLIT_WORDS if word in base), "train") for name, base in base_of.items()
+    }
+    images = [(split, name) for name, split in splits.items() if "images" in base_of[name]]
+    labels = [(split, name) for name, split in splits.items() if "images" not in base_of[name]]
+    pairs = stacks.paired("the source", images, labels if choice.origin != NONE else [])
     for split, names in pairs.items():
         pair = [file_of[name] for name in names]
         with stacks.open_unpacked(pair[0]) as opened:
@@ -41,7 +48,10 @@ def list_stacks(files: Iterable[SourceFile]) -> Iterator[Stack]:
         classes = FASHION_MNIST_CLASSES if is_fashion_mnist else ()
         shape = stacks.shape_of(names[0], dimensions)
         split = split if len(pairs) > 1 else "train"
-        yield Stack(name=names[0], split=split, files=tuple(pair), shape=shape, classes=classes)
+        stack = Stack(name=names[0], split=split, files=tuple(pair), shape=shape, classes=classes)
+        if stacks.is_emnist(stack):
+            log.warning("%s holds columns where other files hold rows, as EMNIST does; its images are turned", names[0])
+        yield stack
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
@@ -51,7 +61,8 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
         count, *sides = _read_header(images, opened, "images", (3, 4))
         size = stacks.shape_of(images.name, (count, *sides)).size
         values = _read_labels(labels[0], count) if labels else itertools.repeat(None, count)
-        contents = stacks.read_items(stack.name, opened, count, size) if with_images else itertools.repeat(b"", count)
+        items = stacks.read_items(stack.name, opened, count, size) if with_images else itertools.repeat(b"", count)
+        contents = stacks.upright(items, stack)
         yield from zip(contents, values, strict=True)
 
 

@@ -1,66 +1,134 @@
 """The files of labels of a source: which of several counts, and how to read it.
 
-- `labels.csv` has a header `file,label` or `file,label,split` and a row for each image: its path within the source,
-  with `/`, the name of its class (empty in all rows where there are none), and its split (empty for `train`). Without
-  a column `split` the folders say it.
+- Tables: CSV, text with columns apart at tabs, semicolons or blanks, or JSON lines, with a row for each image. Columns
+  are known by their names: the image's path, its label, and perhaps its split (empty for `train`). `labels.csv` is one,
+  `metadata.jsonl` and `metadata.csv` of Hugging Face's `datasets`
+  (huggingface.co/docs/datasets/main/en/image_dataset), and the file that `label_file` names, which may lack a header
+  as MedMNIST's do, or have a count above it as CelebA's.
 - `dataset.json`, as StyleGAN's `dataset_tool.py` writes it at the top of a folder or zip file of images, is
   `{"labels": [["00000/img00000000.png", 6], ...]}`, with null for the list if there are no labels
-  (github.com/NVlabs/stylegan3, dataset_tool.py). Folders such as `00000` are no classes.
-- `metadata.jsonl` or `metadata.csv`, as Hugging Face's `datasets` reads them in a folder of images, have rows with
-  `file_name`, the path of an image within the folder of the file, and `label`: text or a whole number
-  (huggingface.co/docs/datasets/main/en/image_dataset). Other columns are ignored.
+  (github.com/NVlabs/stylegan3, dataset_tool.py).
+- A file `.mat` that `label_file` names has an array of whole numbers, one for each image by name.
 - In WebDataset's archives the files of a sample have one name, up to the first dot. Beside an image, `.cls` has its
-  label, a whole number as text; else `.json` has it in the field `label` (github.com/webdataset/webdataset).
+  label; else `.json` has it in a field (github.com/webdataset/webdataset).
 """
 
 import csv
 import io
 import json
+import logging
 import reprlib
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
 
 from components.core.errors import DataError
 from components.core.sources import source_listing
+from components.core.sources.catalog import Rows
 from components.core.sources.files import SourceFile, open_file, printable
-from components.preprocess.formats import archives, splits_and_labels
+from components.core.sources.source_listing import first_names, is_image_name
+from components.preprocess.formats import archives, labels, whole_files
 from components.preprocess.formats.archives import Member
-from components.preprocess.formats.splits_and_labels import SPLIT_FOLDERS, Row, Table
+from components.preprocess.formats.folders import SPLIT_OF_WORD, is_split, words_of
+from components.preprocess.formats.labels import Label, LabelChoice
+
+log = logging.getLogger(__name__)
 
 LARGEST_FILE, _LARGEST_OF_SAMPLE = 64 << 20, 1 << 20  # bytes; they are read at once
-_COLUMNS = (["file", "label"], ["file", "label", "split"])
+# Columns by name, the first that occurs.
+_PATHS = ("file", "file_name", "filename", "image_name", "image_id", "image", "img", "path", "id", "name")
+_SPLITS = ("split", "subset", "set", "usage", "partition", "phase")
 # Where it is, for messages; path of an image; label and split, None for none. Only the first is checked.
 _Line = tuple[str, Any, Any, str | None]
 
 
-def read(paths: Collection[str], content_of: Callable[[str], bytes], owner: str = "") -> Table | None:
+Names = Rows[str] | list[str]
+
+
+class Row(NamedTuple):
+    """Label and split of an image in a file of labels."""
+
+    label: Label
+    split: str | None  # None if the file has no splits
+
+
+class Table(NamedTuple):
+    """Contents of a file of labels."""
+
+    name: str  # of the file, for messages
+    rows: dict[str, Row]  # by the paths of images; empty if no image has a label
+
+    def of(self, paths: Names, passed_over: str, may_have_more: bool = False) -> dict[str, Row]:
+        """Return the rows by the path of each image; `DataError` if one has none, or a row has no image.
+
+        Rows name images by their paths, perhaps without the folders that are passed over; or by their names alone,
+        perhaps without endings. Some may have no image if the table `may_have_more`.
+        """
+        if not self.rows:
+            return dict.fromkeys(paths, Row(None, None))
+        for key in (str, lambda path: path.removeprefix(passed_over), _base_name, _stem):
+            rows = {key(path): row for path, row in self.rows.items()}
+            keys = [key(path) for path in paths]
+            if any(path in rows for path in keys):
+                break
+        repeated = [path for path, count in Counter(keys).items() if count > 1]
+        if repeated or len(rows) < len(self.rows):
+            raise DataError(f"{self.name} cannot tell images apart that have one path or name; rename them")
+        images = set(keys)
+        unknown = [path for path in rows if path not in images]
+        if unknown and not (may_have_more and len(unknown) < len(rows)):
+            raise DataError(
+                f"{self.name} has {len(unknown):,} files that are not there, first {unknown[0]}; remove them, or "
+                "give their paths within the source"
+            )
+        if unknown:
+            log.info("%s has %s rows without an image", self.name, f"{len(unknown):,}")
+        missing = [path for path, short in zip(paths, keys, strict=True) if short not in rows]
+        if missing:
+            raise DataError(
+                f"{self.name} has no row for {len(missing):,} images, first {missing[0]}; add them, or take these "
+                "images away"
+            )
+        return {path: rows[short] for path, short in zip(paths, keys, strict=True)}
+
+
+def read(
+    files: Collection[str],
+    content_of: Callable[[str], bytes],
+    choice: LabelChoice,
+    images: Names,
+    owner: str = "",
+) -> Table | None:
     """Read the files of the first format that any has, by their paths in a source or in an archive, their `owner`.
 
-    `content_of` may return one byte more than `LARGEST_FILE`. Return None if no file has labels; `DataError` if a file
-    is damaged, contradicts itself, or has more than 64 MiB.
+    `content_of` may return one byte more than `LARGEST_FILE`; `images` are the paths of images. Return None if no file
+    has labels; `DataError` if a file is damaged, contradicts itself, or has more than 64 MiB.
     """
-    for names, parse in _FORMATS:
+    formats = [(source_listing.LABELS,), (source_listing.STYLEGAN,), source_listing.METADATA]
+    for names in [(choice.file,)] if choice.file else formats:
         table: Table | None = None
-        for path in paths:
+        for path in files:
             folder, slash, name = path.rpartition("/")
-            if name not in names:
+            if path not in names and name not in names:
                 continue
             where, content = owner + path, content_of(path)
             if len(content) > LARGEST_FILE:
                 raise DataError(f"{where} has more than {LARGEST_FILE:,} bytes")
-            try:
-                lines = parse(where, content.decode("utf-8-sig"))
-            except UnicodeDecodeError as error:
-                raise DataError(f"{where} is not UTF-8: {error.reason} at byte {error.start:,}") from None
+            if name.endswith(".mat"):
+                lines: list[_Line] | None = _in_order(
+                    where, whole_files.labels_in(where, content, choice), sorted(images)
+                )
+            else:
+                lines = _lines(where, name, _decoded(where, content), choice)
             if lines is not None:
                 table = table or Table(where, {})
-                _add(table, lines, folder + slash if names is source_listing.METADATA else "")
+                _add(table, lines, folder + slash)
         if table:
             return table
     return None
 
 
-def beside(files: Iterable[SourceFile]) -> Table | None:
+def beside(files: Iterable[SourceFile], choice: LabelChoice, images: Names) -> Table | None:
     """Read files of labels beside images or archives."""
     by_path = {file.name: file for file in files}
 
@@ -68,67 +136,129 @@ def beside(files: Iterable[SourceFile]) -> Table | None:
         with open_file(by_path[path]) as opened:
             return opened.read(LARGEST_FILE + 1)
 
-    return read(by_path, content_of)
+    return read(by_path, content_of, choice, images)
 
 
-def sample_labels(file: SourceFile, images: list[Member], others: list[Member]) -> dict[str, str]:
+def sample_labels(
+    file: SourceFile, images: list[Member], others: list[Member], choice: LabelChoice
+) -> dict[str, Label]:
     """Return the labels that WebDataset's files give images of an archive, by their names; samples may have none."""
-    samples = {_sample(image.name)[0] for image in images}
-    members = [member for member in others if is_of_sample(member.name) and member.bytes]
-    members = [member for member in members if _sample(member.name)[0] in samples]
+    members = sorted((member for member in others if is_of_sample(member.name)), key=lambda member: member.offset)
+    endings = Counter((_sample(member.name), _ending(member.name)) for member in members)
+    # Names of samples may have dots although the format takes the first one for their end.
+    key_of = _sample if max(endings.values(), default=0) < 2 else _stem_of_path
+    samples = Counter(key_of(image.name) for image in images)
+    members = [member for member in members if member.bytes and key_of(member.name) in samples]
     for member in members:
         if member.bytes > _LARGEST_OF_SAMPLE:
             limit = f"expected {_LARGEST_OF_SAMPLE:,} at most"
             raise DataError(f"{file.name} has {member.name} of {member.bytes:,} bytes, {limit}")
-    label_of_sample: dict[str, str] = {}
-    members.sort(key=lambda member: member.offset)
+    label_of_sample: dict[str, Label] = {}
+    fields: dict[str, None] = {}  # of JSON
     for member, content in zip(members, archives.read_members(file, members), strict=True):
-        key, ending = _sample(member.name)
-        where = f"{file.name}/{member.name}"
-        if ending == "json":
+        where, key = f"{file.name}/{member.name}", key_of(member.name)
+        if _ending(member.name) == "json":
             value = _parse_json(where, content)
-            label = splits_and_labels.text_of(where, value.get("label")) if isinstance(value, dict) else None
-            if label is not None:
-                label_of_sample.setdefault(key, label)
-        elif content.strip().isdigit():
-            label_of_sample[key] = str(int(content))
+            value = value if isinstance(value, dict) else {}
+            fields |= dict.fromkeys(value)
+            label_of_sample.setdefault(key, labels.label_of(where, value.get(labels.field_of(value, choice.column))))
         else:
-            raise DataError(f"{where} holds {reprlib.repr(content)}, expected a whole number")
-    return {image.name: label_of_sample[key] for image in images if (key := _sample(image.name)[0]) in label_of_sample}
+            label = labels.label_of(where, content)
+            if label is not None:
+                label_of_sample[key] = int(label) if str(label).isdigit() else label
+    if fields and not any(label is not None for label in label_of_sample.values()):
+        labels.choose(file.name, [*fields], choice)  # says which may have labels
+    repeated = [key for key, count in samples.items() if count > 1 and key in label_of_sample]
+    if repeated:
+        log.warning(
+            "%d samples of %s have several images, which all count: %s", len(repeated), file.name, first_names(repeated)
+        )
+    return {
+        image.name: label_of_sample[key]
+        for image in images
+        if label_of_sample.get(key := key_of(image.name)) is not None
+    }
 
 
 def is_of_sample(name: str) -> bool:
     """Return whether a member of an archive may hold the label of a sample of WebDataset, by its name."""
-    return _sample(name)[1] in ("cls", "json")
+    return _ending(name) in ("cls", "json")
 
 
-def _sample(name: str) -> tuple[str, str]:
-    """Return the name of the sample and the ending of a member."""
+def _ending(name: str) -> str:
+    return name.rpartition(".")[2].lower()
+
+
+def _sample(name: str) -> str:
+    """Return the name of the sample of a member: up to the first dot."""
     folder, slash, base = name.rpartition("/")
-    key, _, ending = base.partition(".")
-    return f"{folder}{slash}{key}", ending.lower()
+    return f"{folder}{slash}{base.partition('.')[0]}"
+
+
+def _stem_of_path(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _base_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _stem(path: str) -> str:
+    name = _base_name(path)
+    return name.rpartition(".")[0] if is_image_name(name) else name
+
+
+def _decoded(where: str, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where} is not UTF-8: {error.reason} at byte {error.start:,}") from None
 
 
 def _add(table: Table, lines: Iterable[_Line], folder: str) -> None:
     for where, path, label, split in lines:
         if not isinstance(path, str):
             raise DataError(f"{where} has {reprlib.repr(path)}, expected the path of an image and its label")
-        if split is not None and (split := split or "train") not in SPLIT_FOLDERS:
-            raise DataError(f"{where} has split {split!r}, expected one of {', '.join(SPLIT_FOLDERS)}")
-        path = folder + printable(path.removeprefix("./"))
+        path = folder + printable(path.strip().removeprefix("./"))
         if path in table.rows:
             raise DataError(f"{where} has {path} for the second time; keep one of the two")
-        table.rows[path] = Row(splits_and_labels.text_of(where, label), split and SPLIT_FOLDERS[split])
+        table.rows[path] = Row(labels.label_of(where, label), split)
 
 
-def _lines_of_labels(name: str, text: str) -> list[_Line]:
-    columns, rows = _csv(name, text)
-    if columns not in _COLUMNS:
-        expected = " or ".join(map(",".join, _COLUMNS))
-        raise DataError(f"{name} begins with {','.join(columns)!r}, expected a header {expected}")
-    if not rows:
-        raise DataError(f"{name} has a header alone, expected a row for each image")
-    return [(where, row["file"], row["label"], row.get("split")) for where, row in rows]
+def _lines(where: str, name: str, text: str, choice: LabelChoice) -> list[_Line] | None:
+    if name == source_listing.STYLEGAN:
+        return _lines_of_stylegan(where, text)
+    columns, rows = _rows_of_json(where, text) if name.endswith(".jsonl") else _rows_of_text(where, text)
+    is_meant = name == source_listing.LABELS or choice.file != ""  # and not another program's, or captions
+    if is_meant and not rows:
+        raise DataError(f"{where} has a header alone, expected a row for each image")
+    known = {column.lower(): column for column in columns}
+    named = [column for column in columns if is_image_name(str(rows[0][1].get(column)))] if rows else []
+    path = next((known[name] for name in _PATHS if name in known), named[0] if named else columns[0] if columns else "")
+    is_numbered = columns[:1] == ["1"]
+    split = next((known[name] for name in _SPLITS if name in known), "")
+    if is_numbered:
+        path = named[0]
+        split = next((column for column in columns if all(is_split(row[column]) for _, row in rows)), "")
+    others = [column for column in columns if column not in (path, split)]
+    label = labels.choose(where, others, choice, others[0] if is_meant and len(others) == 1 else "")
+    if not label and is_meant:
+        raise DataError(f"{where} has the columns {', '.join(columns)}; say by --label-column which has the labels")
+    if not label or path not in known.values():
+        return None
+    if {str(row.get(label)) for _, row in rows} == {"-1", "1"}:  # an attribute of CelebA's
+        rows = [(at, {**row, label: label if str(row[label]) == "1" else f"not {label}"}) for at, row in rows]
+    return [(at, row.get(path), row.get(label), _split(at, row.get(split), split)) for at, row in rows]
+
+
+def _split(where: str, value: Any, column: str) -> str | None:
+    """Return the split that a cell says, `train` if it is empty; None without a column of splits."""
+    if not column:
+        return None
+    words = SPLIT_OF_WORD.keys() & words_of(str(value or "train"))
+    if len(words) != 1:
+        raise DataError(f"{where} has {column} {value!r}, expected train, validation or test")
+    return SPLIT_OF_WORD[words.pop()]
 
 
 def _lines_of_stylegan(name: str, text: str) -> list[_Line] | None:
@@ -145,39 +275,53 @@ def _lines_of_stylegan(name: str, text: str) -> list[_Line] | None:
     return lines
 
 
-def _lines_of_metadata(name: str, text: str) -> list[_Line] | None:
-    lines: list[_Line] = []
-    for where, row in _json_objects(name, text) if name.endswith(".jsonl") else _csv(name, text)[1]:
-        if "file_name" not in row or "label" not in row:
-            return None  # another program's, or captions
-        lines.append((where, row["file_name"], row["label"], None))
-    return lines or None
+def _in_order(where: str, values: list[Any], images: list[str]) -> list[_Line]:
+    if len(values) != len(images):
+        raise DataError(f"{where} has {len(values):,} labels for {len(images):,} images; they must be as many")
+    return [(where, image, value, None) for image, value in zip(images, values, strict=True)]
 
 
-def _json_objects(name: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _rows_of_json(name: str, text: str) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
+    rows = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             where = f"{name}, line {number}"
             row = _parse_json(where, line)
             if not isinstance(row, dict):
                 raise DataError(f"{where} is {reprlib.repr(row)}, expected an object")
-            yield where, row
+            rows.append((where, row))
+    return [*dict.fromkeys(column for _, row in rows for column in row)], rows
 
 
-def _csv(name: str, text: str) -> tuple[list[str], list[tuple[str, dict[str, str]]]]:
-    """Return the columns of a CSV file, and its rows that are not empty: where each is, for messages, and its cells."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    columns, rows = list[str](), []
+def _rows_of_text(name: str, text: str) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
+    """Return the columns of a table, and its rows that are not empty: where each is, for messages, and its cells.
+
+    Columns are numbered from 1 if the first row names an image.
+    """
+    begin = "".join(text.split("\n", 2)[:2])
+    delimiter = next((mark for mark in ",\t;" if mark in begin), " ")
+    if delimiter == " ":
+        text = "\n".join(line.strip() for line in text.split("\n"))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    rows = list[tuple[str, list[str]]]()
     try:
-        columns = [cell.strip() for cell in next(reader, [])]
-        for cells in filter(None, reader):
-            where = f"{name}, line {reader.line_num}"
-            if len(cells) != len(columns):
-                raise DataError(f"{where} has {len(cells)} cells, expected {len(columns)}, as in its first line")
-            rows.append((where, dict(zip(columns, cells, strict=True))))
+        for cells in reader:
+            stripped = [cell.strip() for cell in cells]
+            rows += [(f"{name}, line {reader.line_num}", stripped)] if any(stripped) else []
     except csv.Error as error:
         raise DataError(f"{name}, line {reader.line_num} is no CSV: {error}") from None
-    return columns, rows
+    if len(rows) > 1 and len(rows[0][1]) == 1 and rows[0][1][0].isdigit():
+        del rows[0]  # the number of rows, as in CelebA
+    columns = rows[0][1] if rows else []
+    if any(map(is_image_name, columns)):
+        columns = [str(number) for number in range(1, len(columns) + 1)]
+    else:
+        del rows[:1]
+        columns = ["file"] * (bool(rows) and len(rows[0][1]) == len(columns) + 1) + columns
+    for where, cells in rows:
+        if len(cells) != len(columns):
+            raise DataError(f"{where} has {len(cells)} cells, expected {len(columns)}, as in its first line")
+    return columns, [(where, dict(zip(columns, cells, strict=True))) for where, cells in rows]
 
 
 def _parse_json(where: str, content: str | bytes) -> Any:
@@ -186,11 +330,3 @@ def _parse_json(where: str, content: str | bytes) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where} is no JSON: {error}") from None
-
-
-# Names of the files of a format, and its parser of a name for messages and the text: None for a file without labels.
-_FORMATS: tuple[tuple[tuple[str, ...], Callable[[str, str], list[_Line] | None]], ...] = (
-    ((source_listing.LABELS,), _lines_of_labels),
-    ((source_listing.STYLEGAN,), _lines_of_stylegan),
-    (source_listing.METADATA, _lines_of_metadata),
-)

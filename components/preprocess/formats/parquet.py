@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import logging
 import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -21,41 +20,37 @@ from typing import TYPE_CHECKING, Any
 from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
-from components.preprocess.formats import stacks
-from components.preprocess.formats.splits_and_labels import Label
+from components.preprocess.formats import labels, stacks
+from components.preprocess.formats.labels import Label, LabelChoice
 from components.preprocess.formats.stacks import Example, Stack
 
 if TYPE_CHECKING:
     from pyarrow import Schema
     from pyarrow.parquet import ParquetFile
 
-log = logging.getLogger(__name__)
-
 _IMAGE_NAMES = ("image", "img")
 _IMAGE_TYPE = re.compile(r"^(struct<(.*, )?bytes: )?(large_)?binary\b")  # of columns, as pyarrow writes it
-_LABEL_NAME = "label"
-_LABEL_TYPE = re.compile(r"u?int\d+|(large_)?string")
 _IMAGES_AT_ONCE = 4  # each may be large, and values of a dictionary are repeated in memory
 _LABELS_AT_ONCE = 1 << 16
 _NAMES_SHOWN = 8
 
 
-def list_stacks(files: Collection[SourceFile]) -> Iterator[Stack]:
+def list_stacks(files: Collection[SourceFile], choice: LabelChoice) -> Iterator[Stack]:
     """List the files of tables, with the columns of their images and labels."""
     for stack in stacks.file_stacks(files):
         with _open_parquet(stack.files[0]) as opened:
-            yield _with_columns(stack, opened.schema_arrow)
+            yield _with_columns(stack, opened.schema_arrow, choice)
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
     """Yield the image files of a table with their labels; without images, empty ones."""
-    (file,), (image, *labels) = stack.files, stack.arrays
+    (file,), (image, *label) = stack.files, stack.arrays
     with _open_parquet(file) as opened:
         in_struct = str(opened.schema_arrow.field(image).type).startswith("struct")
-        columns = [*([f"{image}.bytes" if in_struct else image] if with_images else []), *labels]
+        columns = [*([f"{image}.bytes" if in_struct else image] if with_images else []), *label]
         at_once = _IMAGES_AT_ONCE if with_images else _LABELS_AT_ONCE
         for batch in opened.iter_batches(at_once, columns=columns, use_threads=False):
-            values = batch.column(labels[0]).to_pylist() if labels else [None] * len(batch)
+            values = batch.column(label[0]).to_pylist() if label else [None] * len(batch)
             contents: Iterable[bytes] = itertools.repeat(b"", len(batch))
             if with_images:
                 column = batch.column(image)
@@ -65,14 +60,10 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
 
 
 def _label(stack: Stack, value: Any) -> Label:
-    """Return a label; numbers below 0 and empty text stand for none."""
-    if isinstance(value, str):
-        return value or None
-    if value is None or value < 0:
-        return None
-    if stack.classes and value >= len(stack.classes):
-        raise DataError(f"{stack.name} has a label {value}, and names for {len(stack.classes)} classes")
-    return int(value)
+    label = labels.label_of(stack.name, value)
+    if stack.classes and isinstance(label, int) and label >= len(stack.classes):
+        raise DataError(f"{stack.name} has a label {label}, and names for {len(stack.classes)} classes")
+    return label
 
 
 @contextlib.contextmanager
@@ -84,7 +75,7 @@ def _open_parquet(file: SourceFile) -> Iterator["ParquetFile"]:
         yield pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False)
 
 
-def _with_columns(stack: Stack, schema: "Schema") -> Stack:
+def _with_columns(stack: Stack, schema: "Schema", choice: LabelChoice) -> Stack:
     """Choose the columns of images and labels."""
     fields = {field.name: field.type for field in schema}
     features: dict[str, Any] = {}  # that `datasets` recorded, by column
@@ -101,10 +92,9 @@ def _with_columns(stack: Stack, schema: "Schema") -> Stack:
             f"{stack.name} has no single column of image files: {names or 'no columns'}; expected "
             f"bytes, or a struct with bytes, in a column {_IMAGE_NAMES[0]}"
         )
-    labels = (_LABEL_NAME, *(name for name in fields if types[name] == "ClassLabel"))
-    labels = tuple(name for name in labels if name in fields and _LABEL_TYPE.fullmatch(str(fields[name])))[:1]
-    left_out = [printable(name) for name in fields if name not in (image, *labels)]
-    if left_out:
-        log.info("skipped %d columns of %s: %s", len(left_out), stack.name, ", ".join(left_out[:_NAMES_SHOWN]))
-    classes = (features.get(labels[0], {}).get("names") if labels else None) or ()
-    return dataclasses.replace(stack, arrays=(image, *labels), classes=tuple(printable(str(name)) for name in classes))
+    others = [name for name in fields if name != image]
+    recorded = [name for name in others if types[name] == "ClassLabel"]
+    label = labels.choose(stack.name, others, choice, recorded[0] if recorded else "")
+    classes = features.get(label, {}).get("names") or ()
+    arrays = (image, label) if label else (image,)
+    return dataclasses.replace(stack, arrays=arrays, classes=tuple(printable(str(name)) for name in classes))

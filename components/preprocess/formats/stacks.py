@@ -10,6 +10,8 @@ import contextlib
 import dataclasses
 import errno
 import gzip
+import math
+import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import IO, BinaryIO, cast
 
@@ -17,7 +19,8 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.data import pixels, tfrecord
 from components.core.errors import DataError, StageError
 from components.core.sources.files import SourceFile, open_file, printable
-from components.preprocess.formats.splits_and_labels import Label, split_of
+from components.preprocess.formats.folders import split_of
+from components.preprocess.formats.labels import Label
 
 Example = tuple[bytes, Label]  # an image and its label
 _IMAGES_AT_ONCE = 1000
@@ -25,6 +28,7 @@ _BYTES_AT_ONCE = 16 << 20
 MOST_IMAGES = 100_000_000  # the labels of so many, read at once, still fit into memory
 _HEAD_BYTES = 16
 _LONGEST_REASON = 200
+_EMNIST = re.compile(r"(?<![a-z])emnist")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,7 @@ class Stack:
     files: tuple[SourceFile, ...] = ()  # with the images, and with the labels if these are in another file
     arrays: tuple[str, ...] = ()  # names in the file of the array of images, and of that of labels, if they have names
     shape: ImageShape | None = None  # of plain pixels; None if each image is a file
+    label: str | None = None  # of all of its images, if a name says it
     classes: tuple[str, ...] = ()  # names of the labels by value; empty if they have none
     kind: str = ""  # of the source, which decides how it is read; empty until the images are counted
     count: int = 0  # number of images; 0 until they are counted
@@ -64,11 +69,13 @@ def paired(owner: str, images: Iterable[tuple[str, str]], labels: Iterable[tuple
 
 
 def shape_of(name: str, dimensions: tuple[int, ...]) -> ImageShape:
-    """Return the shape of the images of an array [n, height, width] or [n, height, width, 1 or 3]."""
-    if len(dimensions) not in (3, 4) or (len(dimensions) == 4 and dimensions[3] not in (1, 3)):
+    """Return the shape of images [n, height, width] or [n, height, width, 1, 3 or 4], or of [n, pixels] of squares."""
+    if len(dimensions) == 2 and (side := math.isqrt(dimensions[1])) ** 2 == dimensions[1]:
+        dimensions = dimensions[0], side, side
+    if len(dimensions) not in (3, 4) or (len(dimensions) == 4 and dimensions[3] not in (1, 3, 4)):
         raise DataError(
-            f"{name} has dimensions {[*dimensions]}, expected [n, height, width] or [n, height, width, 1 or 3], "
-            "channels last"
+            f"{name} has dimensions {[*dimensions]}, expected [n, height, width] or [n, height, width, channels], with "
+            "1, 3 or 4 channels, last"
         )
     if not 0 < dimensions[0] <= MOST_IMAGES:
         raise DataError(f"{name} says that it has {dimensions[0]:,} images, expected 1 to {MOST_IMAGES:,}")
@@ -105,6 +112,19 @@ def open_unpacked(file: SourceFile) -> Iterator[BinaryIO]:
             raise DataError(
                 f"{file.name} is damaged, or not what its name says: {reason}; copy or write it again"
             ) from None
+
+
+def is_emnist(stack: Stack) -> bool:
+    """Return whether a stack is of EMNIST by name, whose files hold columns of images where others hold rows."""
+    return bool(_EMNIST.search(stack.files[0].name.lower()))
+
+
+def upright(images: Iterable[bytes], stack: Stack) -> Iterable[bytes]:
+    """Turn the images of EMNIST, which are square; return others as they are."""
+    if not is_emnist(stack) or stack.shape is None:
+        return images
+    side = stack.shape.width
+    return (b"".join(image[column::side] for column in range(side)) for image in images)
 
 
 def read_items(name: str, opened: IO[bytes], count: int, size: int, noun: str = "images") -> Iterator[bytes]:

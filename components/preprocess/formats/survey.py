@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import functools
 import gzip
 import itertools
 import logging
@@ -18,12 +17,33 @@ from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, contents_of, printable
 from components.core.sources.source_listing import Listing, first_names
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
-from components.preprocess.formats import archives, idx, label_files, npz, parquet, splits_and_labels, tfrecords
+from components.preprocess.formats import (
+    archives,
+    arrays,
+    folders,
+    idx,
+    label_files,
+    parquet,
+    tfrecords,
+    whole_files,
+)
 from components.preprocess.formats.archives import Member
-from components.preprocess.formats.splits_and_labels import Original, Row, Table, Tally
-from components.preprocess.formats.stacks import Example, Stack, file_stacks
+from components.preprocess.formats.folders import FOLDER, PARENT, Layout
+from components.preprocess.formats.label_files import Names, Row, Table
+from components.preprocess.formats.labels import AUTO, BY_NAME, FILE, Label, LabelChoice, Tally
+from components.preprocess.formats.stacks import Example, Stack
 
 log = logging.getLogger(__name__)
+
+
+class Original(NamedTuple):
+    """One image of the source."""
+
+    name: str
+    split: str  # of the source
+    label: int
+    content: bytes
+    file: SourceFile | None = None  # set if the image is a file; if that is too large to be decoded, it is not read
 
 
 class ImagesPart(NamedTuple):
@@ -40,6 +60,7 @@ class ArchivePart(NamedTuple):
 
 
 Part = Stack | ImagesPart | ArchivePart  # some images of a source, which one worker reads, on any machine
+_OF_ONE_SET = (source_listing.ARRAYS, source_listing.PARQUET, source_listing.TFRECORDS, source_listing.PIXEL_TABLES)
 _DIGITS = Stack(name=source_listing.DIGITS, split="train", shape=ImageShape(8, 8, 1))
 
 
@@ -51,16 +72,16 @@ class Survey(NamedTuple):
     stored: ImageShape | None = None  # shape of images kept as plain pixels; None for image files
 
 
-def survey(location: str, listing: Listing | None = None) -> Survey:
+def survey(location: str, listing: Listing | None = None, choice: LabelChoice = BY_NAME) -> Survey:
     """Survey `digits`, or files, which may be listed already; `DataError` without images, or for contradictions."""
     if location == source_listing.DIGITS:
-        return _survey_stacks(location, location, [])
-    listing = listing or source_listing.list_source(location)
+        return _survey_stacks(location, location, [], choice)
+    listing = listing or source_listing.list_source(location, label_file=choice.file)
     if listing.kind == source_listing.IMAGES:
-        return _survey_images(location, listing)
+        return _survey_images(location, listing, choice)
     if listing.kind == source_listing.ARCHIVES:
-        return _survey_archives(location, listing)
-    return _survey_stacks(location, listing.kind, [*listing.files])
+        return _survey_archives(location, listing, choice)
+    return _survey_stacks(location, listing.kind, [*listing.files], choice)
 
 
 def read(part: Part) -> Iterator[Original]:
@@ -96,10 +117,12 @@ def read(part: Part) -> Iterator[Original]:
         )
 
 
-def _survey_stacks(location: str, kind: str, files: list[SourceFile]) -> Survey:
+def _survey_stacks(location: str, kind: str, files: list[SourceFile], choice: LabelChoice) -> Survey:
     """Count images and labels of stacks of images, each read from start to end by one worker."""
     list_stacks, examples = _FORMATS[kind]
-    listed, tally, counted = [*list_stacks(files)], Tally(), list[Stack]()
+    if kind in _OF_ONE_SET:
+        _require_one_set(location, files)
+    listed, tally, counted = [*list_stacks(files, choice)], Tally(), list[Stack]()
     for stack in listed:
         count = 0
         for count, (_, label) in enumerate(examples(stack, False), 1):
@@ -121,7 +144,28 @@ def _survey_stacks(location: str, kind: str, files: list[SourceFile]) -> Survey:
     classes = [class_names[label] if is_named else printable(str(label)) for label in labels_in_order]
     numbers = {str(label): number for number, label in enumerate(labels_in_order)}
     parts = [dataclasses.replace(stack, numbers=numbers) for stack in counted]
+    fields = sorted({printable(stack.arrays[-1].removesuffix(".npy")) for stack in counted if stack.arrays[1:]})
+    _log_reading(tally, "names" if len(tally.counts) > 1 else "", classes, " and ".join(fields) or "the files")
     return Survey(kind=kind, parts=parts, counts=tally.counts, classes=classes, stored=counted[0].shape)
+
+
+def _require_one_set(location: str, files: list[SourceFile]) -> None:
+    """Refuse files whose names say that they are of several sets, unless a glob names them."""
+    sets = {name: file.name for file in files if (name := folders.set_of(file.name))}
+    if len(sets) > 1 and not source_listing.is_glob(location):
+        first, second, *_ = sorted(sets.values())
+        raise DataError(
+            f"{location} holds several sets by the names of files, such as {first} and {second}; name one of them, or "
+            "all of them by a glob if they are one"
+        )
+
+
+def _log_reading(tally: Tally, splits_by: str, classes: list[str], classes_by: str) -> None:
+    """Say in one line what counts as splits and as classes."""
+    counts = ", ".join(f"{count:,} {split}" for split, count in tally.counts.items())
+    splits = f"{counts} images by {splits_by}" if splits_by else f"{counts} images, no splits"
+    named = f"{len(classes):,} classes by {classes_by}: {first_names(classes)}" if classes else "no classes"
+    log.info("source: %s; %s", splits, named)
 
 
 def _digits(_: Stack, with_images: bool) -> Iterator[Example]:
@@ -132,25 +176,41 @@ def _digits(_: Stack, with_images: bool) -> Iterator[Example]:
             yield bytes((value * 255 + 8) // 16 for value in values), label
 
 
-def _survey_images(location: str, listing: Listing) -> Survey:
-    names, tally = listing.names, Tally()
-    table = label_files.beside(listing.labels)
-    splits_and_labels.require_same_files(names, table)
-    split_folders = splits_and_labels.has_split_folders(names)
-    split_and_class = functools.partial(splits_and_labels.split_and_class, location, split_folders, table)
+class _Places:
+    """Split and label of each image, by a row of a table or by the folders that it is in."""
+
+    def __init__(self, location: str, names: Iterable[str], choice: LabelChoice) -> None:
+        paths_of_folders = {name.rpartition("/")[0] for name in names}
+        self.layout = folders.lay_out(location, paths_of_folders, PARENT if choice.origin == PARENT else FOLDER)
+        images = ((self._in(name).class_name or "", name.rpartition("/")[2]) for name in names)
+        are_shards = choice.origin == AUTO and folders.are_shards(images)
+        self.folders_are_classes = choice.origin in (AUTO, FOLDER, PARENT) and not are_shards
+
+    def of(self, name: str, row: Row | None) -> tuple[str, Label]:
+        place = self._in(name)
+        if row is not None:
+            return row.split or place.split, None if row.label is None else str(row.label)
+        return place.split, place.class_name if self.folders_are_classes else None
+
+    def _in(self, name: str) -> folders.Place:
+        return self.layout.places[name.rpartition("/")[0]]
+
+
+def _survey_images(location: str, listing: Listing, choice: LabelChoice) -> Survey:
+    companions, tally = folders.companions(listing.names), Tally()
+    names = [name for name in listing.names if name not in companions] if companions else listing.names
+    places = _Places(location, names, choice)
+    table = _table_beside(listing, choice, names, places.layout)
+    rows = table.of(names, places.layout.passed_over, choice.file != "") if table else {}
     for name in names:
-        tally.add(name, *split_and_class(name))
-    classes, label_of = tally.classes(location)
+        tally.add(name, *places.of(name, rows.get(name)))
+    classes, number_of = _classes(location, tally, places, table)
     if classes and table is None and Path(location).is_dir():  # in a bucket no folder is empty
-        depth = 2 if split_folders else 1
-        with_images = {"/".join(name.split("/")[:depth]) for name in names if name.count("/") >= depth}
-        folders = [path for path in Path(location).glob("*/" * depth) if not path.name.startswith(".")]
-        empty = sorted({printable(path.relative_to(location).as_posix()) for path in folders} - with_images)
-        if empty:
-            message = "%d folders of %s hold no images and are no classes: %s"
-            log.warning(message, len(empty), location, first_names(empty))
-    located = ((file, *split_and_class(file.name)) for file in listing.files)
-    images = ((file, split, label_of[class_name]) for file, split, class_name in located)
+        _warn_of_empty_folders(Path(location), places.layout)
+    located = (
+        (file, *places.of(file.name, rows.get(file.name))) for file in listing.files if file.name not in companions
+    )
+    images = ((file, split, number_of[label]) for file, split, label in located)
 
     def parts() -> Iterator[ImagesPart]:
         """Yield the parts one by one: all together may not fit into memory."""
@@ -160,45 +220,103 @@ def _survey_images(location: str, listing: Listing) -> Survey:
     return Survey(kind=listing.kind, parts=parts(), counts=tally.counts, classes=classes)
 
 
-def _survey_archives(location: str, listing: Listing) -> Survey:
-    members_of, table_of = {}, {}
-    for file in listing.files:
-        members_of[file], table_of[file] = _list_archive(file, several=len(listing.files) > 1)
-    path_of = _paths_in_source(members_of)
-    paths = [path_of(file, member.name) for file, members in members_of.items() for member in members]
-    if not paths:
+def _survey_archives(location: str, listing: Listing, choice: LabelChoice) -> Survey:
+    members_of = {file: archives.list_members(file) for file in listing.files}
+    if not any(images for images, _ in members_of.values()):
+        if any(source_listing.is_cifar(member.name) for _, others in members_of.values() for member in others):
+            return _survey_stacks(location, source_listing.CIFAR, [*listing.files], choice)
         raise DataError(f"{location} holds archives without images; expected PNG, JPEG or WebP files in them")
-    table = label_files.beside(listing.labels)
-    splits_and_labels.require_same_files(paths, table)
-    has_own_tables = table is None and any(table_of.values())
-    split_folders, tally = splits_and_labels.has_split_folders(paths), Tally()
-    located: dict[SourceFile, list[tuple[Member, str, str | None]]] = {file: [] for file in members_of}
-    for file, members in members_of.items():
-        if has_own_tables:  # the images of an archive without one have no labels
-            name, rows = table_of[file] or Table(file.name, {})
-            table = Table(name, {path_of(file, member): row for member, row in rows.items()})
-            splits_and_labels.require_same_files([path_of(file, member.name) for member in members], table)
-        for member in members:
-            path = path_of(file, member.name)
-            split_and_label = splits_and_labels.split_and_class(location, split_folders, table, path)
-            tally.add(f"{file.name}/{member.name}", *split_and_label)
-            located[file].append((member, *split_and_label))
-    classes, label_of = tally.classes(location)
+    path_of = _paths_in_source(members_of)
+    every = {
+        file: {member: path_of(file, member.name) for member in images} for file, (images, _) in members_of.items()
+    }
+    companions = folders.companions([path for images in every.values() for path in images.values()])
+    images_of = {
+        file: {member: path for member, path in images.items() if path not in companions}
+        for file, images in every.items()
+    }
+    paths, tally = [path for images in images_of.values() for path in images.values()], Tally()
+    places, may_have_more = _Places(location, paths, choice), choice.file != ""
+    passed_over = places.layout.passed_over
+    table = _table_beside(listing, choice, paths, places.layout)
+    rows_of = dict.fromkeys(images_of, table.of(paths, passed_over, may_have_more) if table else {})
+    if table is None and choice.origin in (AUTO, FILE):
+        several = len(images_of) > 1
+        table_of = {
+            file: _table_in(file, [*images], members_of[file][1], choice, several) for file, images in images_of.items()
+        }
+        table = next(filter(None, table_of.values()), None)
+        for file, own_table in table_of.items() if table else ():
+            name, rows = own_table or Table(file.name, {})  # the images of an archive without one have no labels
+            in_place = Table(name, {path_of(file, path): row for path, row in rows.items()})
+            rows_of[file] = in_place.of([*images_of[file].values()], passed_over, may_have_more)
+    located: dict[SourceFile, list[tuple[Member, str, Label]]] = {}
+    for file, images in images_of.items():
+        located[file] = [(member, *places.of(path, rows_of[file].get(path))) for member, path in images.items()]
+        for member, split, label in located[file]:
+            tally.add(f"{file.name}/{member.name}", split, label)
+    classes, number_of = _classes(location, tally, places, table)
     parts = list[Part]()
-    for file, images_of_file in located.items():
-        images = [(member, split, label_of[class_name]) for member, split, class_name in images_of_file]
+    for file, placed in located.items():
+        numbered = [(member, split, number_of[label]) for member, split, label in placed]
         # Of a zip file of this machine some members can be read without the ones before them.
-        has_ranges = not file.in_bucket and all(member.method is not None for member, _, _ in images)
-        at_once = IMAGES_AT_ONCE if has_ranges else max(1, len(images))
-        starts = range(0, len(images), at_once)
-        parts += [ArchivePart(file, tuple(images[start : start + at_once])) for start in starts]
+        has_ranges = not file.in_bucket and all(member.method is not None for member, _, _ in numbered)
+        at_once = IMAGES_AT_ONCE if has_ranges else max(1, len(numbered))
+        starts = range(0, len(numbered), at_once)
+        parts += [ArchivePart(file, tuple(numbered[start : start + at_once])) for start in starts]
     return Survey(kind=listing.kind, parts=parts, counts=tally.counts, classes=classes)
 
 
-def _list_archive(file: SourceFile, several: bool) -> tuple[list[Member], Table | None]:
-    """Return the images of an archive, and the labels that its files of labels, or those of WebDataset, give them."""
-    images, others = archives.list_members(file)
-    label_members = {m.name: m for m in others if m.name.rpartition("/")[2] in source_listing.LABEL_NAMES}
+def _table_beside(listing: Listing, choice: LabelChoice, names: Names, layout: Layout) -> Table | None:
+    """Read the files of labels beside images or archives; those of one for all images lie above all of them."""
+    if choice.origin not in (AUTO, FILE):
+        return None
+    above_all = {"", *itertools.accumulate(layout.passed_over.split("/"), "{}/{}".format)}
+    files = [
+        file
+        for file in listing.labels
+        if choice.file
+        or file.name.rpartition("/")[2] in source_listing.METADATA
+        or file.name.rpartition("/")[0] in above_all
+    ]
+    table = label_files.beside(files, choice, names)
+    if table is None and choice.origin == FILE and listing.kind == source_listing.IMAGES:
+        raise DataError(
+            f"labels_from file needs a file of labels, {', '.join(source_listing.LABEL_NAMES)}, or one that "
+            "--label-file names"
+        )
+    return table
+
+
+def _classes(location: str, tally: Tally, places: _Places, table: Table | None) -> tuple[list[str], dict[Label, int]]:
+    """Return the names of the classes, and the number of each by its label; log what they were made of."""
+    in_order = tally.labels(location)
+    classes = [printable(str(label)) for label in in_order]
+    by_folders = f"folders {first_names(sorted(places.layout.split_folders))}" if places.layout.split_folders else ""
+    by_classes = table.name if table else "folders" if places.folders_are_classes else "nothing"
+    _log_reading(tally, by_folders, classes, by_classes)
+    if table is None and (companions := [name for name in classes if folders.is_companion(name)]):
+        log.warning("%s is a class; if its images belong to others, leave it out by a glob", first_names(companions))
+    return classes, {label: number for number, label in enumerate(in_order)} | {None: datasets.NO_LABEL}
+
+
+def _warn_of_empty_folders(source: Path, layout: Layout) -> None:
+    """Warn of folders beside those of classes that hold no images."""
+    named = {place.class_folder for place in layout.places.values()}
+    above = {folder.rpartition("/")[0] for folder in named if folder}
+    listed = (path for folder in above for path in (source / folder).iterdir() if path.is_dir())
+    shown = {printable(path.relative_to(source).as_posix()) for path in listed if not path.name.startswith(".")}
+    if empty := sorted(shown - named):
+        message = "%d folders of %s hold no images and are no classes: %s"
+        log.warning(message, len(empty), source, first_names(empty))
+
+
+def _table_in(
+    file: SourceFile, images: list[Member], others: list[Member], choice: LabelChoice, several: bool
+) -> Table | None:
+    """Return the labels that files of labels within an archive, or those of WebDataset, give its images."""
+    wanted = (choice.file,) if choice.file else source_listing.LABEL_NAMES
+    label_members = {m.name: m for m in others if m.name in wanted or m.name.rpartition("/")[2] in wanted}
     others = [member for member in others if member.name not in label_members]
     left_out = [member.name for member in others if not label_files.is_of_sample(member.name)]
     if left_out:
@@ -208,38 +326,40 @@ def _list_archive(file: SourceFile, several: bool) -> tuple[list[Member], Table 
     def content_of(name: str) -> bytes:
         return next(archives.read_members(file, [label_members[name]]))
 
-    table = label_files.read(label_members, content_of, f"{file.name}/")
-    if table is None and (label_of := label_files.sample_labels(file, images, others)):
-        split = splits_and_labels.split_of(file.name) if several else None
-        table = Table(file.name, {image.name: Row(label_of.get(image.name), split) for image in images})
-    return images, table
+    names = [image.name for image in images]
+    table = label_files.read(label_members, content_of, choice, names, f"{file.name}/")
+    if table is None and (label_of := label_files.sample_labels(file, images, others, choice)):
+        split = folders.split_of(file.name) if several else None
+        table = Table(file.name, {name: Row(label_of.get(name), split) for name in names})
+    return table
 
 
-def _paths_in_source(members_of: dict[SourceFile, list[Member]]) -> Callable[[SourceFile, str], str]:
-    """Return a function for a member's path as if each archive were unpacked in place, `train.zip` into `train`.
-
-    A single top folder that holds all images is ignored; archives of a folder have one.
-    """
-    names_of = {file: [member.name for member in members] for file, members in members_of.items()}
-    tops = {name.partition("/")[0] if "/" in name else "" for names in names_of.values() for name in names}
-    passed_over = len(tops) == 1 and "" not in tops and not tops & splits_and_labels.SPLIT_FOLDERS.keys()
-    top = f"{min(tops)}/" if passed_over else ""
-    prefixes = {}
-    for file, names in names_of.items():
-        *folders, file_name = file.name.split("/")
+def _paths_in_source(
+    members_of: dict[SourceFile, tuple[list[Member], list[Member]]],
+) -> Callable[[SourceFile, str], str]:
+    """Return a function for a member's path as if each archive were unpacked in place, `train.zip` into `train`."""
+    prefix_of = {}
+    for file, (images, _) in members_of.items():
+        *above, file_name = file.name.split("/")
         stem = file_name.partition(".")[0]
-        if stem in splits_and_labels.SPLIT_FOLDERS and not splits_and_labels.has_split_folders([*names, file.name]):
-            folders.append(stem)
-        prefixes[file] = "".join(f"{folder}/" for folder in folders)
-    return lambda file, name: prefixes[file] + name.removeprefix(top)
+        tops = {name.split("/")[0] for name in [file.name, *(image.name for image in images)] if "/" in name}
+        if folders.is_split(stem) and not any(map(folders.is_split, tops)):
+            above.append(stem)
+        prefix_of[file] = "".join(f"{folder}/" for folder in above)
+    return lambda file, name: prefix_of[file] + name
 
 
 _Examples = Callable[[Stack, bool], Iterator[Example]]
 # How the stacks of a source are listed and read, by the kinds of `source_listing.list_source`.
-_FORMATS: dict[str, tuple[Callable[[list[SourceFile]], Iterable[Stack]], _Examples]] = {
-    source_listing.DIGITS: (lambda _: [_DIGITS], _digits),
+_FORMATS: dict[str, tuple[Callable[[list[SourceFile], LabelChoice], Iterable[Stack]], _Examples]] = {
+    source_listing.DIGITS: (lambda _, __: [_DIGITS], _digits),
     source_listing.IDX: (idx.list_stacks, idx.examples),
-    source_listing.ARRAYS: (npz.list_stacks, npz.examples),
-    source_listing.TFRECORDS: (file_stacks, tfrecords.examples),
+    source_listing.ARRAYS: (arrays.list_stacks, arrays.examples),
+    source_listing.NPY: (arrays.list_stacks, arrays.examples),
+    source_listing.TFRECORDS: (tfrecords.list_stacks, tfrecords.examples),
     source_listing.PARQUET: (parquet.list_stacks, parquet.examples),
+    **dict.fromkeys(
+        (source_listing.CIFAR, source_listing.MATLAB, source_listing.PIXEL_TABLES),
+        (whole_files.list_stacks, whole_files.examples),
+    ),
 }

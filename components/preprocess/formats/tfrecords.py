@@ -1,25 +1,37 @@
 """TFRecord files of images, read without TensorFlow: `tf.train.Example` with an image file and a label.
 
 The image is the bytes feature `image/encoded` or `image` (as of TensorFlow Datasets), a PNG, JPEG or WebP file; the
-label is the int64 feature `image/class/label` or `label`, or missing. Other features are passed over. Every record has
-two checksums, which are compared; no file says how many there should be, so that one cut between two is not noticed.
+label is a feature by one of the names of `labels`, or missing. Other features are passed over. Every record has two
+checksums, which are compared; no file says how many there should be, so that one cut between two is not noticed.
 
 The name of a file, or of a folder that it is in, says its split.
 """
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Collection, Iterator
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from components.core.data import pixels, tfrecord
 from components.core.errors import DataError
-from components.core.sources.files import printable
-from components.preprocess.formats import stacks
+from components.core.sources.files import SourceFile, printable
+from components.preprocess.formats import labels, stacks
+from components.preprocess.formats.labels import LabelChoice
 from components.preprocess.formats.stacks import Example, Stack
 
 _LARGEST_RECORD = pixels.LARGEST_FILE + (1 << 20)  # bytes; an image file and its other fields
 _IMAGE_FEATURES = ("image/encoded", "image")
-_LABEL_FEATURES = ("image/class/label", "label")
+
+
+def list_stacks(files: Collection[SourceFile], choice: LabelChoice) -> Iterator[Stack]:
+    """List the files with the feature of their labels, which is that of the first record."""
+    for stack in stacks.file_stacks(files):
+        with stacks.open_unpacked(stack.files[0]) as opened:
+            first = next(tfrecord.read(opened, _LARGEST_RECORD), None)
+        features = _features(first[1], f"{stack.name}: record 0 at byte 0") if first else {}
+        others = sorted(name for name in features if name not in _IMAGE_FEATURES)
+        yield dataclasses.replace(stack, arrays=("image", labels.choose(stack.name, others, choice) if first else ""))
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
@@ -27,22 +39,25 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
     (file,) = stack.files
     with stacks.open_unpacked(file) as opened:
         for number, (offset, content) in enumerate(tfrecord.read(opened, _LARGEST_RECORD)):
-            yield parsed(content, f"{file.name}: record {number} at byte {offset}")
+            yield parsed(content, f"{file.name}: record {number} at byte {offset}", stack.arrays[1])
 
 
-def parsed(record: bytes, where: str) -> Example:
-    """Return the image file and the label of a serialized `tf.train.Example`; a label below 0 stands for none."""
-    try:
-        features = tfrecord.Example.FromString(record).features.feature
-    except DecodeError:
-        raise DataError(f"{where} is no tf.train.Example") from None
+def parsed(record: bytes, where: str, label: str = "label") -> Example:
+    """Return the image file of a serialized `tf.train.Example`, and its label, which a feature has."""
+    features = _features(record, where)
     image = next((features[name].bytes_list.value for name in _IMAGE_FEATURES if name in features), None)
     if image is None:
         names = ", ".join(sorted(map(printable, features))[:8])
         raise DataError(f"{where} has no feature image/encoded or image, but {names or 'none'}")
     if len(image) != 1:
         raise DataError(f"{where} has an image of {len(image)} values of bytes, expected 1")
-    labels = next((features[name].int64_list.value for name in _LABEL_FEATURES if name in features), [-1])
-    if len(labels) != 1:
-        raise DataError(f"{where} has a label of {len(labels)} whole numbers, expected 1")
-    return image[0], labels[0] if labels[0] >= 0 else None
+    kind = features[label].WhichOneof("kind") if label in features else None
+    return image[0], labels.label_of(where, [*getattr(features[label], kind).value]) if kind else None
+
+
+def _features(record: bytes, where: str) -> Any:
+    """Return the features of a serialized `tf.train.Example` by name."""
+    try:
+        return tfrecord.Example.FromString(record).features.feature
+    except DecodeError:
+        raise DataError(f"{where} is no tf.train.Example") from None

@@ -163,16 +163,19 @@ def test_files_of_many_images_are_a_source_alone_and_not_beside_images(tmp_path:
         listing = source_listing.list_source(str(source))
         assert (listing.kind, [*listing.names]) == (kind, [name])
         assert source_listing.contents(str(source)).fingerprint == source_listing.contents(str(folder)).fingerprint
-    (folder / "1.png").write_bytes(b"")
+    (folder / "1.png").write_bytes(b"a picture")
     listing = source_listing.list_source(str(folder))
     assert ([*listing.names], {*listing.left_out}) == (["1.png"], {"notes.txt", name})
 
 
-def test_idx_files_at_the_top_make_it_a_source_of_idx_files(pets: Path) -> None:
-    (pets / "train-images-idx3-ubyte.gz").write_bytes(b"")
+def test_idx_files_make_it_a_source_of_idx_files(pets: Path) -> None:
+    (pets / "train-images-idx3-ubyte.gz").write_bytes(b"images")
     (pets / "cats" / "t10k-images-idx3-ubyte.gz").write_bytes(b"")
     listing = source_listing.list_source(str(pets))
-    assert (listing.kind, [*listing.names]) == (source_listing.IDX, ["train-images-idx3-ubyte.gz"])
+    assert (listing.kind, [*listing.names]) == (
+        source_listing.IDX,
+        ["cats/t10k-images-idx3-ubyte.gz", "train-images-idx3-ubyte.gz"],
+    )
 
 
 def test_a_fingerprint_is_the_digest_of_names_sizes_and_contents(pets: Path) -> None:

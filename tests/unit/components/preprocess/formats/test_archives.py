@@ -68,11 +68,14 @@ def described(source: Path) -> tuple[list[str], dict[str, int], list[tuple[str, 
 
 
 PATHS = st.lists(
-    st.text("ab é", min_size=1, max_size=3).filter(str.strip) | st.just("train"), min_size=1, max_size=4
+    st.text("ab é", min_size=1, max_size=3).filter(str.strip)
+    | st.sampled_from(["train", "Testing", "val set", "seg_train", "seg_test", "00001"]),
+    min_size=1,
+    max_size=4,
 ).map(lambda parts: "/".join(parts) + ".png")
 
 
-@settings(max_examples=30)
+@settings(max_examples=60)
 @given(
     files=st.dictionaries(PATHS, st.binary(max_size=600), min_size=1, max_size=8),
     packer=st.sampled_from(sorted(PACKERS)),
@@ -84,21 +87,21 @@ def test_an_archive_is_read_as_the_folder_that_was_packed(
 ) -> None:
     folder = tmp_path_factory.mktemp("source")
     packed = folder / f"x-{packer}"
-    if not split_folders:
-        files = {name.replace("train", "trained"): content for name, content in files.items()}
-    prefix = "train/" if split_folders else ""
+    prefix = "Train/" if split_folders else ""
     files = {prefix + name: content for name, content in {**files, "b/b.png": b"b", "c/c.png": b"c"}.items()}
     packed.write_bytes(PACKERS[packer]({top + name: content for name, content in files.items()}))
     for name, content in files.items():
-        (folder / "in" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "in" / name).write_bytes(content)
+        for path in (folder / "in" / name, folder / "within" / top / name):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
     try:
         expected = described(folder / "in")
-    except DataError:  # images within class folders and beside them
-        with pytest.raises(DataError):
-            described(packed)
+    except DataError:  # images within class folders and beside them, or within splits and beside them
+        for source in (packed, folder / "within"):
+            with pytest.raises(DataError):
+                described(source)
     else:
-        assert described(packed) == expected
+        assert described(packed) == described(folder / "within") == expected
 
 
 @pytest.mark.parametrize("packer", PACKERS)
@@ -112,7 +115,8 @@ def test_members_keep_their_names_and_others_are_logged(
         survey.survey(file.location)
     assert [member.name for member in members] == list(FILES)
     assert [member.name for member in others] == ["notes.txt", "inner.zip"]
-    assert [message.partition(": ")[2] for message in caplog.messages] == ["notes.txt, inner.zip"]
+    logged = ["notes.txt, inner.zip", "4 train images, no splits; 2 classes by folders: cats, dogs"]
+    assert [message.partition(": ")[2] for message in caplog.messages] == logged
     assert list(archives.read_members(file, members)) == list(FILES.values())
     monkeypatch.setattr(survey, "IMAGES_AT_ONCE", 3)
     counts = [len([*survey.read(part)]) for part in read_source(file.location)[0].parts]

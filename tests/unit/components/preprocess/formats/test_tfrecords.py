@@ -52,7 +52,10 @@ def test_examples_are_read_as_tensorflow_writes_them(
 ) -> None:
     labeled = {label_name: label} if label_name else {}
     content = serialized(**others, **{image_name: image}, **labeled)
-    assert tfrecords.parsed(content, "x") == (image, label if label_name and label >= 0 else None)
+    assert tfrecords.parsed(content, "x", label_name.replace("__", "/") or "label") == (
+        image,
+        label if label_name and label >= 0 else None,
+    )
 
 
 def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
@@ -103,8 +106,7 @@ def test_wrong_files_are_refused(tmp_path: Path, content: bytes, words: str) -> 
     [
         ({"picture": IMAGE, "label": 1}, "has no feature image/encoded or image, but label, picture"),
         ({"image": [IMAGE, IMAGE]}, "image of 2 values"),
-        ({"image": IMAGE, "label": [1, 2]}, "label of 2 whole"),
-        ({"image": IMAGE, "label": b"cat"}, "label of 0 whole"),
+        ({"image": IMAGE, "label": [1, 2]}, r"label \[1, 2\], expected text or a whole number"),
     ],
 )
 def test_wrong_examples_are_refused(features: dict[str, Any], words: str) -> None:

@@ -16,7 +16,8 @@ from hypothesis.extra import numpy as numpy_strategies
 from components.core.artifacts.datasets import ImageShape
 from components.core.errors import DataError
 from components.core.sources import source_listing
-from components.preprocess.formats import npz, splits_and_labels
+from components.preprocess.formats import arrays, folders
+from components.preprocess.formats.labels import BY_NAME
 from tests.inputs.sources import Unpickled, read_source, stored
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (7, 4, 3), np.uint8)
@@ -47,7 +48,7 @@ def test_arrays_are_read_as_numpy_writes_them(
     compressed: bool,
     data: st.DataObject,
 ) -> None:
-    labels = data.draw(numpy_strategies.arrays(kind, len(images)))
+    labels = data.draw(numpy_strategies.arrays(kind, len(images), elements={"min_value": 0}))
     content = saved(compressed, x_train=images, y_train=labels[:, None] if column else labels)
     surveyed, read_images = read_source(tmp_path_factory.getbasetemp() / "x.npz", content)
     values, numbers = np.unique(labels, return_inverse=True)
@@ -95,10 +96,11 @@ WRONG: list[tuple[bytes, str]] = [
     (saved(images=IMAGES[:0]), "0 images, expected 1 to 100,000,000"),
     (saved(images=IMAGES[:, :0]), "0x3x1, expected 1 to 25,000,000 pixels"),
     (saved(images=np.asfortranarray(IMAGES)), "[images] is in Fortran"),
-    (saved(arr_0=IMAGES), "(arr_0.npy)"),
-    (saved(x_train=IMAGES, train_images=IMAGES), "train_images and x_train for train"),
+    (saved(y=IMAGES), "no array of images by name (nothing)"),
+    (saved(x_train=IMAGES, train_images=IMAGES), "x.npz[train_images] and x.npz[x_train] for train"),
     (saved(x=IMAGES, y=np.arange(6)), "[y] has int64 [6], expected 7"),
-    (saved(x=IMAGES, y=np.arange(7.0)), "[y] has float64 [7]"),
+    (saved(x=IMAGES, y=np.arange(7) + 0.5), "x.npz[y] has label 0.5, expected text or a whole number"),
+    (saved(x=IMAGES, y=np.eye(7, 14, dtype=int)), "[y] has int64 [7, 14], expected 7 labels, one for each"),
     (saved(x_train=IMAGES, x_test=IMAGES[:, :3]), "x.npz[x_test] 3x3x1, x.npz[x_train] 4x3x1"),
     (lying(x=IMAGES), "x.npz[x] ends after 7 of the 9 images"),
 ]
@@ -114,8 +116,8 @@ def test_an_array_of_many_images_is_read_without_holding_it(tmp_path: Path) -> N
     """Two hundred megabytes, with never more than a chunk in memory."""
     file = stored(tmp_path / "x.npz", saved(x=np.zeros((50_000, 64, 64), np.uint8)))
     tracemalloc.start()
-    (stack,) = npz.list_stacks([file])
-    count = sum(1 for _ in npz.examples(stack))
+    (stack,) = arrays.list_stacks([file], BY_NAME)
+    count = sum(1 for _ in arrays.examples(stack))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert count == 50_000
@@ -134,4 +136,4 @@ def test_an_array_of_many_images_is_read_without_holding_it(tmp_path: Path) -> N
     ],
 )
 def test_a_split_is_the_last_word_that_names_one(names: list[str], split: str) -> None:
-    assert splits_and_labels.split_of(*reversed(names)) == split
+    assert folders.split_of(*reversed(names)) == split

@@ -1,0 +1,514 @@
+"""Small twins of public collections and of what people report: the same names and formats, with drawn pictures.
+
+The brightness of a picture says its class, so that labels which are mixed up are noticed.
+"""
+
+import dataclasses
+import functools
+import io
+import pickle
+import tarfile
+import unicodedata
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import scipy.io
+from PIL import Image
+
+from components.core.data import tfrecord
+from tests.inputs.sources import framed, idx
+
+CLASSES = ("cat", "dog")
+Files = dict[str, bytes]  # by their paths
+
+
+def level(kind: int) -> int:
+    """Return the brightness of the pictures of a class."""
+    return 40 + 100 * kind
+
+
+@functools.cache
+def pixels(kind: int, number: int, height: int = 12, width: int = 12) -> np.ndarray:
+    """Return a gray picture of a class, uint8 [height, width]; its first pixel is dark in all."""
+    noise = np.random.default_rng([kind, number]).integers(-8, 9, (height, width))
+    image = (level(kind) + noise).astype(np.uint8)
+    image[0, 0] = 0
+    return image
+
+
+def image(kind: int, number: int, form: str = "PNG", height: int = 12, width: int = 12) -> bytes:
+    content = io.BytesIO()
+    Image.fromarray(pixels(kind, number, height, width)).convert("RGB").save(content, form)
+    return content.getvalue()
+
+
+def images(name: str, count: int = 8, classes: Iterable[str] = CLASSES, form: str = "PNG") -> Files:
+    """Return pictures of each class by a pattern of names with `{name}` and `{number}`; numbers go through all."""
+    kinds = [*enumerate(classes)]
+    return {
+        name.format(name=class_name, kind=kind, number=number * len(kinds) + kind): image(kind, number, form)
+        for number in range(count // len(kinds))
+        for kind, class_name in kinds
+    }
+
+
+def arrays(count: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    """Return gray pictures uint8 [count, 12, 12], and their classes."""
+    kinds = np.arange(count) % 2
+    return np.stack([pixels(int(kind), number) for number, kind in enumerate(kinds)]), kinds
+
+
+def npz(**named: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    np.savez(content, **named)  # type: ignore[arg-type]  # NumPy takes any names
+    return content.getvalue()
+
+
+def npy(values: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    np.save(content, values)
+    return content.getvalue()
+
+
+def mat(**named: np.ndarray) -> bytes:
+    content = io.BytesIO()
+    scipy.io.savemat(content, named)
+    return content.getvalue()
+
+
+def parquet(**columns: list[object]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    content = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table(columns), content)
+    return content.getvalue()
+
+
+def tar(files: Mapping[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return content.getvalue()
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return content.getvalue()
+
+
+def table(
+    names: Iterable[str], header: str = "", row: str = "{name},{label}", labels: Iterable[object] = CLASSES
+) -> bytes:
+    """Return a table with a row for each name, whose labels take turns."""
+    turns = [*labels]
+    rows = [row.format(name=name, label=turns[number % len(turns)]) for number, name in enumerate(names)]
+    return "\n".join([*([header] if header else []), *rows, ""]).encode()
+
+
+def examples(field: str, labels: Iterable[object], count: int = 8) -> bytes:
+    """Return a TFRecord file of pictures whose labels take turns."""
+    turns = [*labels]
+    records = []
+    for number in range(count):
+        example, label = tfrecord.Example(), turns[number % len(turns)]
+        example.features.feature["image"].bytes_list.value.append(image(number % 2, number))
+        example.features.feature["id"].bytes_list.value.append(b"x")
+        feature = example.features.feature[field]
+        values = feature.bytes_list if isinstance(label, bytes) else feature.int64_list
+        values.value.append(label)
+        records.append(example.SerializeToString())
+    return framed(*records)
+
+
+def cifar(count: int, labels: str) -> bytes:
+    """Return a batch as CIFAR has it: planes of red, green and blue."""
+    kinds = np.arange(count) % 2
+    data = np.stack([np.tile(pixels(int(kind), n, 32, 32).ravel(), 3) for n, kind in enumerate(kinds)])
+    return pickle.dumps({b"data": data, labels.encode(): kinds.tolist(), b"batch_label": b"x"}, protocol=2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Collection:
+    files: Callable[[], Files]
+    classes: tuple[str, ...] = CLASSES  # by number, of the pictures of each level; empty for none
+    counts: tuple[int, ...] = (8,)  # to train on, for validation, for tests
+    settings: tuple[str, str, str] = ("auto", "", "")  # labels_from, label_column, label_file
+    refused: str = ""  # what the error says, if it is refused
+    said: str = ""  # what a warning says
+
+
+_NAMES = [f"{number:06}.jpg" for number in range(8)]
+_X, _Y = arrays()
+_IDX = idx(_X), idx(_Y.astype(np.uint8))
+_CELEBA = images("img_align_celeba/img_align_celeba/{number:06}.jpg", form="JPEG")
+_MINUS = ("1", "-1")
+_PETS = images("{name}/{number}.png")
+_NFC, _NFD = (unicodedata.normalize(form, "caf\u00e9") for form in ("NFC", "NFD"))
+
+
+def _splits(train: str, test: str) -> Files:
+    return images(train + "/{name}/{number}.png", 6) | images(test + "/{name}/{number}.png", 2)
+
+
+def _emnist() -> Files:
+    turned = idx(_X.transpose(0, 2, 1))
+    return {
+        "emnist-letters-train-images-idx3-ubyte": turned,
+        "emnist-letters-train-labels-idx1-ubyte": idx((_Y + 1).astype(np.uint8)),
+    }
+
+
+def _renamed(content: bytes, old: str, new: bytes) -> bytes:
+    """Return a zip file with other bytes in place of a name of as many."""
+    return content.replace(old.encode(), new)
+
+
+COLLECTIONS: dict[str, Collection] = {
+    # Splits by folders.
+    **{
+        f"{train} and {test}": Collection(functools.partial(_splits, train, test), counts=(6, 0, 2))
+        for train, test in (
+            ("Training", "Testing"),
+            ("TRAIN", "TEST"),
+            ("training_set", "test_set"),
+            ("train2017", "test2017"),
+            ("seg_train/seg_train", "seg_test/seg_test"),
+            ("EuroSAT/train-images", "EuroSAT/test-images"),
+        )
+    },
+    "classes above splits": Collection(
+        lambda: images("{name}/train/good/{number}.png", 6) | images("{name}/test/bad/{number}.png", 2),
+        counts=(6, 0, 2),
+    ),
+    "valid and val": Collection(
+        lambda: _splits("train", "valid") | images("val/{name}/v{number}.png", 2), counts=(6, 4)
+    ),
+    "Intel's scenes": Collection(
+        lambda: _splits("seg_train/seg_train", "seg_test/seg_test") | {"seg_pred/1.png": image(0, 0)},
+        refused="splits (seg_test, seg_train) but also seg_pred; move these into one of them, or leave them",
+    ),
+    # Folders that hold everything.
+    "EuroSAT": Collection(lambda: images("2750/{name}/{name}_{number}.jpg", form="JPEG")),
+    "EuroSAT, packed": Collection(lambda: {"EuroSAT_RGB.zip": zipped(images("2750/{name}/{name}_{number}.jpg"))}),
+    "AnimeFace": Collection(
+        lambda: {**images("animeface/thumb/{name}/face_{number}_45_67.png"), "animeface/thumb/cat/color.csv": b"1,2\n"},
+        said="color.csv are not read; if one has them, name it by --label-file",
+    ),
+    "FFHQ": Collection(lambda: {f"{n // 4 * 1000:05}/{n // 4 * 1000 + n:05}.png": image(0, n) for n in range(8)}, ()),
+    "StyleGAN's folders": Collection(
+        lambda: {f"0000{n % 2}/img0000{n % 2}00{n}.png": image(0, n) for n in range(8)}, ()
+    ),
+    "GTSRB": Collection(lambda: images("0000{kind}/00000_0000{number}.png"), ("00000", "00001")),
+    "parents": Collection(
+        lambda: images("{kind}/{name}/{number}.png") | {"1/fox/x.png": image(2, 0)},
+        ("cat", "dog", "fox"),
+        (9,),
+        ("parent", "", ""),
+    ),
+    "no labels asked for": Collection(lambda: _PETS, (), settings=("none", "", "")),
+    # Files of labels.
+    "CelebA": Collection(
+        lambda: {**_CELEBA, "list_attr_celeba.txt": table(_NAMES, "8\nYoung Smiling ", "{name}  1 {label:>2}", _MINUS)},
+        ("Smiling", "not Smiling"),
+        settings=("auto", "Smiling", "list_attr_celeba.txt"),
+    ),
+    "CelebA of Kaggle": Collection(
+        lambda: {
+            **_CELEBA,
+            "list_attr_celeba.csv": table(_NAMES, "image_id,Young,Smiling", "{name},1,{label}", _MINUS),
+        },
+        ("Smiling", "not Smiling"),
+        settings=("auto", "Smiling", "list_attr_celeba.csv"),
+    ),
+    "CelebA without an attribute": Collection(
+        lambda: {
+            **_CELEBA,
+            "list_attr_celeba.csv": table(_NAMES, "image_id,Young,Smiling", "{name},1,{label}", _MINUS),
+        },
+        settings=("auto", "", "list_attr_celeba.csv"),
+        refused="has the columns image_id, Young, Smiling; say by --label-column which has the labels",
+    ),
+    "CelebA without a word on labels": Collection(
+        lambda: {**_CELEBA, "list_attr_celeba.txt": b"8\nYoung\n"}, (), said="name it by --label-file"
+    ),
+    "CIFAR-10 of Kaggle": Collection(
+        lambda: {**images("train/{number}.png"), "trainLabels.csv": table(map(str, range(8)), "id,label")},
+        settings=("auto", "", "trainLabels.csv"),
+    ),
+    "MedMNIST, saved": Collection(
+        lambda: {
+            **images("pathmnist/train{number}_0.png"),
+            "pathmnist.csv": table((f"train{n}_0.png" for n in range(8)), row="TRAIN,{name},{label}", labels=(0, 1)),
+        },
+        ("0", "1"),
+        settings=("auto", "", "pathmnist.csv"),
+    ),
+    "Flowers": Collection(
+        lambda: {**images("jpg/image_0000{number}.jpg", form="JPEG"), "imagelabels.mat": mat(labels=_Y[None] + 1)},
+        ("1", "2"),
+        settings=("auto", "", "imagelabels.mat"),
+    ),
+    "spaces in labels.csv": Collection(
+        lambda: {
+            **images("{number}.png"),
+            "labels.csv": table((f"{n}.png" for n in range(8)), "file, label", "{name} , {label} "),
+        }
+    ),
+    "metadata.csv with class": Collection(
+        lambda: {**images("{number}.png"), "metadata.csv": table((f"{n}.png" for n in range(8)), "file_name, class")}
+    ),
+    "metadata.jsonl with a gap": Collection(
+        lambda: {
+            **images("{number}.png"),
+            "metadata.jsonl": table((f"{n}.png" for n in range(7)), row='{{"file_name": "{name}", "label": "{label}"}}')
+            + b'{"file_name": "7.png"}\n',
+        },
+        refused="has images with a label (0.png) and without one (7.png)",
+    ),
+    "metadata.csv with another column": Collection(
+        lambda: {**images("{number}.png"), "metadata.csv": table((f"{n}.png" for n in range(8)), "file_name,breed_id")},
+        (),
+        said="no labels of metadata.csv are read; if one of breed_id has them",
+    ),
+    # Text.
+    "names of a Mac": Collection(
+        lambda: {f"{_NFD}/a.png": image(0, 0), f"{_NFC}/b.png": image(0, 1), "tea/c.png": image(1, 0)},
+        ("caf\u00e9", "tea"),
+        (3,),
+    ),
+    "names that collide": Collection(
+        lambda: {f"{_NFD}/a.png": image(0, 0), f"{_NFC}/a.png": image(0, 1)},
+        refused="whose names are both written caf\u00e9/a.png",
+    ),
+    "names of a Mac in labels.csv": Collection(
+        lambda: {
+            **{f"{_NFD}{n}.png": image(n % 2, n) for n in range(8)},
+            "labels.csv": table((f"{_NFC}{n}.png" for n in range(8)), "file,label"),
+        }
+    ),
+    "UTF-8 in a zip": Collection(
+        lambda: {
+            "a.zip": _renamed(
+                zipped(images("{name}/{number}.png", classes=("cafXX", "dog"))), "cafXX", "caf\u00e9".encode()
+            )
+        },
+        ("caf\u00e9", "dog"),
+    ),
+    "GBK in a zip": Collection(
+        lambda: {
+            "a.zip": _renamed(
+                zipped(images("{name}/{number}.png", classes=("dog", "XXXX"))), "XXXX", "\u732b\u72d7".encode("gbk")
+            )
+        },
+        ("dog", "\u00e8\\xb9\\xb7"),
+    ),
+    # Samples and arrays.
+    "WebDataset with dots": Collection(
+        lambda: {
+            "train-000.tar": tar(
+                {
+                    f"22.{n}.{end}": image(n % 2, n) if end == "png" else b"%d" % (n % 2)
+                    for n in range(8)
+                    for end in ("png", "cls")
+                }
+            )
+        },
+        ("0", "1"),
+    ),
+    "masks": Collection(
+        lambda: images("{name}/a ({number}).png") | images("{name}/a ({number})_mask.png"),
+        said="left out 8 images that are masks",
+    ),
+    "WebDataset with masks": Collection(
+        lambda: {
+            "train-000.tar": tar(
+                {
+                    f"{n}.{end}": image(n % 2, n) if end != "cls" else b"%d" % (n % 2)
+                    for n in range(8)
+                    for end in ("jpg", "seg.png", "cls")
+                }
+            )
+        },
+        ("0", "1"),
+        said="left out 8 images that are masks",
+    ),
+    "Petals": Collection(lambda: {"00-12x12-8.tfrec": examples("class", (0, 1))}, ("0", "1")),
+    "TFRecord with names": Collection(lambda: {"x.tfrecord": examples("image/class/text", (b"cat", b"dog"))}),
+    "TFRecord with another feature": Collection(
+        lambda: {"x.tfrecord": examples("category", (0, 1))},
+        (),
+        said="no labels of x.tfrecord are read; if one of category, id has them",
+    ),
+    "TFRecord with another feature, named": Collection(
+        lambda: {"x.tfrecord": examples("category", (0, 1))}, ("0", "1"), settings=("auto", "category", "")
+    ),
+    "NPZ of scikit-learn": Collection(lambda: {"faces.npz": npz(data=_X, target=_Y)}, ("0", "1")),
+    "NPZ with text": Collection(lambda: {"faces.npz": npz(images=_X, labels=np.array(CLASSES * 4))}),
+    "Kuzushiji-MNIST": Collection(
+        lambda: {
+            "kmnist-train-imgs.npz": npz(arr_0=_X),
+            "kmnist-train-labels.npz": npz(arr_0=_Y),
+            "kmnist-test-imgs.npz": npz(arr_0=_X[:2]),
+            "kmnist-test-labels.npz": npz(arr_0=_Y[:2]),
+        },
+        ("0", "1"),
+        (8, 0, 2),
+    ),
+    "MedMNIST": Collection(
+        lambda: {
+            "pathmnist.npz": npz(
+                train_images=_X, train_labels=_Y[:, None], test_images=_X[:2], test_labels=_Y[:2, None]
+            )
+        },
+        ("0", "1"),
+        (8, 0, 2),
+    ),
+    "two of MedMNIST": Collection(
+        lambda: {f"{name}.npz": npz(train_images=_X, train_labels=_Y[:, None]) for name in ("pathmnist", "bloodmnist")},
+        refused="holds several sets by the names of files, such as bloodmnist.npz and pathmnist.npz; name one of them",
+    ),
+    "ChestMNIST": Collection(
+        lambda: {"chestmnist.npz": npz(train_images=_X, train_labels=np.zeros((8, 14), np.uint8))},
+        refused="expected 8 labels, one for each image; choose others by --label-column or --labels-from",
+    ),
+    "ChestMNIST without labels": Collection(
+        lambda: {"chestmnist.npz": npz(train_images=_X, train_labels=np.zeros((8, 14), np.uint8))},
+        (),
+        settings=("none", "", ""),
+    ),
+    "MedMNIST in 3D": Collection(
+        lambda: {"organmnist3d.npz": npz(train_images=np.zeros((8, 12, 12, 12), np.uint8))},
+        refused="with 1, 3 or 4 channels, last",
+    ),
+    "arrays with the number last": Collection(
+        lambda: {
+            "d.npz": npz(images=np.ascontiguousarray(np.stack([pixels(0, n, 16, 20) for n in range(400)], axis=-1)))
+        },
+        (),
+        (16,),
+        said="d.npz[images] has 16 images of 20x400x1; arrays are [n, height, width]",
+    ),
+    # Parquet.
+    "CIFAR-100 of the Hub": Collection(
+        lambda: {
+            "data/train-00000-of-00001-0a1b2c3d.parquet": parquet(
+                img=[image(n % 2, n) for n in range(8)], fine_label=[*_Y.tolist()], coarse_label=[0] * 8
+            )
+        },
+        ("0", "1"),
+    ),
+    "Parquet with truth values": Collection(
+        lambda: {"x.parquet": parquet(image=[image(n % 2, n) for n in range(8)], label=[n % 2 == 1 for n in range(8)])},
+        ("false", "true"),
+    ),
+    "Parquet with several labels": Collection(
+        lambda: {"x.parquet": parquet(image=[image(0, n) for n in range(8)], labels=[[0, 1]] * 8)},
+        refused="has label [0, 1], expected text or a whole number for each image; choose another field by",
+    ),
+    "Parquet with a breed": Collection(
+        lambda: {"x.parquet": parquet(image=[image(n % 2, n) for n in range(8)], breed=[*CLASSES] * 4)},
+        (),
+        said="no labels of x.parquet are read; if one of breed has them",
+    ),
+    "previews beside Parquet": Collection(
+        lambda: {
+            "assets/a.png": image(0, 0),
+            "data/train.parquet": parquet(
+                image=[image(n % 2, n) for n in range(200)], label=[n % 2 for n in range(200)]
+            ),
+        },
+        ("0", "1"),
+        (200,),
+        said="Parquet files, which are read, and PNG, JPEG or WebP images, which are not",
+    ),
+    "previews beside an archive": Collection(
+        lambda: {"assets/a.png": image(0, 0), "train.zip": zipped(images("{name}/{number}.png", 200))},
+        counts=(200,),
+        said="which are not; name one",
+    ),
+    # IDX and others.
+    "EMNIST": Collection(_emnist, ("1", "2"), said="its images are turned"),
+    "two of EMNIST": Collection(
+        lambda: _emnist() | {name.replace("letters", "digits"): content for name, content in _emnist().items()},
+        refused="for train; keep one of them",
+    ),
+    "MNIST of Kaggle": Collection(
+        lambda: {
+            "train-images-idx3-ubyte/train-images-idx3-ubyte": _IDX[0],
+            "train-labels-idx1-ubyte/train-labels-idx1-ubyte": _IDX[1],
+        },
+        ("0", "1"),
+    ),
+    "pictures with the names of IDX": Collection(lambda: images("images_idx_{number}.png"), ()),
+    "Quick, Draw!": Collection(
+        lambda: {f"{name}.npy": npy(_X[kind == _Y].reshape(4, 144)) for kind, name in enumerate(CLASSES)}
+    ),
+    "x_train.npy": Collection(lambda: {"x_train.npy": npy(_X), "y_train.npy": npy(_Y)}, ("0", "1")),
+    "CIFAR-10": Collection(
+        lambda: {
+            "cifar-10-python.tar": tar(
+                {
+                    "cifar-10-batches-py/data_batch_1": cifar(8, "labels"),
+                    "cifar-10-batches-py/test_batch": cifar(2, "labels"),
+                    "cifar-10-batches-py/batches.meta": pickle.dumps({b"label_names": [b"cat", b"dog"]}, protocol=2),
+                },
+            )
+        },
+        counts=(8, 0, 2),
+    ),
+    "CIFAR-100, unpacked": Collection(
+        lambda: {
+            "cifar-100-python/train": cifar(8, "fine_labels"),
+            "cifar-100-python/test": cifar(2, "fine_labels"),
+            "cifar-100-python/meta": pickle.dumps({b"fine_label_names": [b"cat", b"dog"]}, protocol=2),
+        },
+        counts=(8, 0, 2),
+    ),
+    "a pickle that runs a program": Collection(
+        lambda: {"cifar-10-batches-py/data_batch_1": pickle.dumps(print)}, refused="a pickle holds builtins.print"
+    ),
+    "SVHN": Collection(
+        lambda: {
+            "train_32x32.mat": mat(X=np.stack([np.stack([x] * 3, -1) for x in _X], -1), y=_Y[:, None] + 1),
+            "test_32x32.mat": mat(X=np.stack([np.stack([x] * 3, -1) for x in _X[:2]], -1), y=_Y[:2, None] + 1),
+        },
+        ("1", "2"),
+        (8, 0, 2),
+    ),
+    "MATLAB 7.3": Collection(
+        lambda: {"x.mat": b"\x89HDF\r\n\x1a\n" + bytes(500)}, refused="version 7.3; save it by `save -v7`"
+    ),
+    "MNIST as CSV": Collection(
+        lambda: {
+            "train.csv": table(
+                (",".join(map(str, x.ravel())) for x in _X),
+                "label," + ",".join(f"pixel{n}" for n in range(144)),
+                "{label},{name}",
+                (0, 1),
+            )
+        },
+        ("0", "1"),
+    ),
+    "EMNIST as CSV": Collection(
+        lambda: {
+            "emnist-balanced-train.csv": table(
+                (",".join(map(str, x.T.ravel())) for x in _X), "", "{label},{name}", (0, 1)
+            )
+        },
+        ("0", "1"),
+    ),
+    "a table without pixels": Collection(
+        lambda: {"train.csv": b"id,breed\n1,cat\n"},
+        refused="no single array of images, but id, breed; save images as PNG files",
+    ),
+    "lmdb": Collection(lambda: {"data.mdb": b"x"}, refused="save images as PNG files or arrays as NPZ first"),
+    "GIF": Collection(lambda: {"a.gif": b"GIF89a"}, refused="save the pictures as PNG first"),
+}
