@@ -15,7 +15,7 @@ from pipeline.step_table import USER_STAGES, Step
 _PLACEHOLDER = "made-later"
 HELP_ALL = "--help-all"
 _MOST_USED = (
-    *("height", "width", "color", "resize", "labels_from", "label_file", "label_column"),
+    *("height", "width", "color", "resize", "label_file"),
     *("steps", "minutes", "batch_size", "conditioning", "augmentation", "accelerator", "seed"),
     *("samples", "against", "distance_limit", "uncertified", "start_from"),
 )

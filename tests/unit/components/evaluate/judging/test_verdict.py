@@ -96,7 +96,7 @@ def test_the_first_good_model_is_promoted() -> None:
     result = _judge()
     assert (result.verdict, _outcomes(result)) == (PROMOTE, {})
     assert [rule.quantity for rule in result.rules] == [BAD, Quantity("scores"), *LIMITED]
-    rule = result.rules[8].to_json()
+    rule = result.rules[9].to_json()
     assert (rule.pop("low"), rule.pop("high")) == pytest.approx((0.01, 0.03))
     assert rule == {"rule": "fcd_corrected", "value": 0.02, "limit": "at most 0.055", "outcome": PASSED}
 
