@@ -213,6 +213,9 @@ COLLECTIONS: dict[str, Collection] = {
         (9,),
         ("parent", "", ""),
     ),
+    "a column of no table": Collection(
+        lambda: _PETS, settings=("auto", "breed", ""), refused="label_column breed needs a file of labels in"
+    ),
     "no labels asked for": Collection(lambda: _PETS, (), settings=("none", "", "")),
     # Files of labels.
     "CelebA": Collection(
@@ -341,6 +344,13 @@ COLLECTIONS: dict[str, Collection] = {
         said="left out 8 images that are masks",
     ),
     "Petals": Collection(lambda: {"00-12x12-8.tfrec": examples("class", (0, 1))}, ("0", "1")),
+    "TFRecord without the first label": Collection(
+        lambda: {"x.tfrecord": examples("id2", (0,), 1) + examples("label", (0, 1))},
+        refused="without one (x.tfrecord[0])",
+    ),
+    "NPY without labels": Collection(
+        lambda: {f"{name}.npy": npy(_X[kind == _Y]) for kind, name in enumerate(CLASSES)}, (), settings=("none", "", "")
+    ),
     "TFRecord with names": Collection(lambda: {"x.tfrecord": examples("image/class/text", (b"cat", b"dog"))}),
     "TFRecord with another feature": Collection(
         lambda: {"x.tfrecord": examples("category", (0, 1))},

@@ -30,8 +30,8 @@ from components.preprocess.formats.stacks import Example, Stack
 log = logging.getLogger(__name__)
 
 _LONGEST = 8  # times the other side; images that are longer are rows of others
-_IMAGE_WORDS = {*["images", "image", "imgs", "img", "x", "data"]}
-_LABEL_WORDS = {*["labels", "label", "y", "targets", "target", "class"]}
+_IMAGE_WORDS = {"images", "image", "imgs", "img", "x", "data"}
+_LABEL_WORDS = {"labels", "label", "y", "targets", "target", "class"}
 
 
 class _Array(NamedTuple):
@@ -62,8 +62,9 @@ def list_stacks(files: Iterable[SourceFile], choice: LabelChoice) -> Iterator[St
     """List the arrays of images of some files, with those of their labels."""
     arrays = [array for file in files for array in _arrays_in(file)]
     if not any(array.member or array.holds(_IMAGE_WORDS) for array in arrays):
+        are_classes = len(arrays) > 1 and choice.origin != labels.NONE
         for array in arrays:
-            yield _stack([array], "train", label=printable(_stem(array.file)) if len(arrays) > 1 else None)
+            yield _stack([array], "train", label=printable(_stem(array.file)) if are_classes else None)
         return
     label_words = {*words_of(choice.column)} - SPLIT_OF_WORD.keys() or _LABEL_WORDS
     is_label = {array: array.holds(label_words) for array in arrays if array.holds(label_words | _IMAGE_WORDS)}

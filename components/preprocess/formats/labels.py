@@ -79,8 +79,8 @@ def may_be_labels(names: Iterable[str]) -> bool:
     return any(_FIELD_WORDS.intersection(words_of(name)) for name in names)
 
 
-def choose(owner: str, fields: list[str], choice: LabelChoice, default: str = "") -> str:
-    """Return the field of labels among those of a file, empty for none, and log the others.
+def choose(owner: str, fields: list[str], choice: LabelChoice, default: str = "", quiet: bool = False) -> str:
+    """Return the field of labels among those of a file, empty for none, and log the others unless `quiet`.
 
     `default` counts if no name shows one. `DataError` if the chosen column is no field.
     """
@@ -91,6 +91,8 @@ def choose(owner: str, fields: list[str], choice: LabelChoice, default: str = ""
     shown = ", ".join(others[:_FIELDS_SHOWN])
     if choice.column and not label and choice.origin != NONE:
         raise DataError(f"label_column {choice.column} is no field of {owner}, which has {shown or 'none'}")
+    if quiet:
+        return label
     if not label and choice.origin != NONE and may_be_labels(fields):
         log.warning("no labels of %s are read; if one of %s has them, name it by --label-column", owner, shown)
     elif others:

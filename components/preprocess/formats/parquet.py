@@ -37,9 +37,9 @@ _NAMES_SHOWN = 8
 
 def list_stacks(files: Collection[SourceFile], choice: LabelChoice) -> Iterator[Stack]:
     """List the files of tables, with the columns of their images and labels."""
-    for stack in stacks.file_stacks(files):
+    for number, stack in enumerate(stacks.file_stacks(files)):
         with _open_parquet(stack.files[0]) as opened:
-            yield _with_columns(stack, opened.schema_arrow, choice)
+            yield _with_columns(stack, opened.schema_arrow, choice, quiet=number > 0)
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
@@ -75,7 +75,7 @@ def _open_parquet(file: SourceFile) -> Iterator["ParquetFile"]:
         yield pyarrow.parquet.ParquetFile(opened, page_checksum_verification=True, pre_buffer=False)
 
 
-def _with_columns(stack: Stack, schema: "Schema", choice: LabelChoice) -> Stack:
+def _with_columns(stack: Stack, schema: "Schema", choice: LabelChoice, quiet: bool) -> Stack:
     """Choose the columns of images and labels."""
     fields = {field.name: field.type for field in schema}
     features: dict[str, Any] = {}  # that `datasets` recorded, by column
@@ -94,7 +94,7 @@ def _with_columns(stack: Stack, schema: "Schema", choice: LabelChoice) -> Stack:
         )
     others = [name for name in fields if name != image]
     recorded = [name for name in others if types[name] == "ClassLabel"]
-    label = labels.choose(stack.name, others, choice, recorded[0] if recorded else "")
+    label = labels.choose(stack.name, others, choice, recorded[0] if recorded else "", quiet)
     classes = features.get(label, {}).get("names") or ()
     arrays = (image, label) if label else (image,)
     return dataclasses.replace(stack, arrays=arrays, classes=tuple(printable(str(name)) for name in classes))

@@ -204,7 +204,7 @@ def _survey_images(location: str, listing: Listing, choice: LabelChoice) -> Surv
     rows = table.of(names, places.layout.passed_over, choice.file != "") if table else {}
     for name in names:
         tally.add(name, *places.of(name, rows.get(name)))
-    classes, number_of = _classes(location, tally, places, table)
+    classes, number_of = _classes(location, tally, places, table, choice)
     if classes and table is None and Path(location).is_dir():  # in a bucket no folder is empty
         _warn_of_empty_folders(Path(location), places.layout)
     located = (
@@ -255,7 +255,7 @@ def _survey_archives(location: str, listing: Listing, choice: LabelChoice) -> Su
         located[file] = [(member, *places.of(path, rows_of[file].get(path))) for member, path in images.items()]
         for member, split, label in located[file]:
             tally.add(f"{file.name}/{member.name}", split, label)
-    classes, number_of = _classes(location, tally, places, table)
+    classes, number_of = _classes(location, tally, places, table, choice)
     parts = list[Part]()
     for file, placed in located.items():
         numbered = [(member, split, number_of[label]) for member, split, label in placed]
@@ -288,8 +288,12 @@ def _table_beside(listing: Listing, choice: LabelChoice, names: Names, layout: L
     return table
 
 
-def _classes(location: str, tally: Tally, places: _Places, table: Table | None) -> tuple[list[str], dict[Label, int]]:
+def _classes(
+    location: str, tally: Tally, places: _Places, table: Table | None, choice: LabelChoice
+) -> tuple[list[str], dict[Label, int]]:
     """Return the names of the classes, and the number of each by its label; log what they were made of."""
+    if choice.column and table is None:
+        raise DataError(f"label_column {choice.column} needs a file of labels in {location}; name it by --label-file")
     in_order = tally.labels(location)
     classes = [printable(str(label)) for label in in_order]
     by_folders = f"folders {first_names(sorted(places.layout.split_folders))}" if places.layout.split_folders else ""

@@ -25,13 +25,14 @@ _IMAGE_FEATURES = ("image/encoded", "image")
 
 
 def list_stacks(files: Collection[SourceFile], choice: LabelChoice) -> Iterator[Stack]:
-    """List the files with the feature of their labels, which is that of the first record."""
-    for stack in stacks.file_stacks(files):
+    """List the files with the feature of the first record's label, empty if it has none; none if labels are ignored."""
+    for number, stack in enumerate(stacks.file_stacks(files)):
         with stacks.open_unpacked(stack.files[0]) as opened:
             first = next(tfrecord.read(opened, _LARGEST_RECORD), None)
         features = _features(first[1], f"{stack.name}: record 0 at byte 0") if first else {}
         others = sorted(name for name in features if name not in _IMAGE_FEATURES)
-        yield dataclasses.replace(stack, arrays=("image", labels.choose(stack.name, others, choice) if first else ""))
+        label = labels.choose(stack.name, others, choice, quiet=number > 0) if first else ""
+        yield dataclasses.replace(stack, arrays=("image",) if choice.origin == labels.NONE else ("image", label))
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
@@ -39,20 +40,25 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
     (file,) = stack.files
     with stacks.open_unpacked(file) as opened:
         for number, (offset, content) in enumerate(tfrecord.read(opened, _LARGEST_RECORD)):
-            yield parsed(content, f"{file.name}: record {number} at byte {offset}", stack.arrays[1])
+            yield parsed(content, f"{file.name}: record {number} at byte {offset}", *stack.arrays[1:])
 
 
-def parsed(record: bytes, where: str, label: str = "label") -> Example:
-    """Return the image file of a serialized `tf.train.Example`, and its label, which a feature has."""
+def parsed(record: bytes, where: str, label: str | None = None) -> Example:
+    """Return the image file of a serialized `tf.train.Example`, and the label that a feature has, if one is named.
+
+    An empty name stands for the one that its own name shows.
+    """
     features = _features(record, where)
+    label = labels.field_of(features) if label == "" else label
     image = next((features[name].bytes_list.value for name in _IMAGE_FEATURES if name in features), None)
     if image is None:
         names = ", ".join(sorted(map(printable, features))[:8])
         raise DataError(f"{where} has no feature image/encoded or image, but {names or 'none'}")
     if len(image) != 1:
         raise DataError(f"{where} has an image of {len(image)} values of bytes, expected 1")
-    kind = features[label].WhichOneof("kind") if label in features else None
-    return image[0], labels.label_of(where, [*getattr(features[label], kind).value]) if kind else None
+    if label is None or label not in features or (kind := features[label].WhichOneof("kind")) is None:
+        return image[0], None
+    return image[0], labels.label_of(where, [*getattr(features[label], kind).value])
 
 
 def _features(record: bytes, where: str) -> Any:

@@ -52,10 +52,10 @@ def test_examples_are_read_as_tensorflow_writes_them(
 ) -> None:
     labeled = {label_name: label} if label_name else {}
     content = serialized(**others, **{image_name: image}, **labeled)
-    assert tfrecords.parsed(content, "x", label_name.replace("__", "/") or "label") == (
-        image,
-        label if label_name and label >= 0 else None,
-    )
+    expected = label if label_name and label >= 0 else None
+    assert tfrecords.parsed(content, "x", "") == (image, expected)
+    assert tfrecords.parsed(content, "x", label_name.replace("__", "/")) == (image, expected)
+    assert tfrecords.parsed(content, "x") == (image, None)
 
 
 def test_a_file_that_tensorflow_wrote(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_wrong_files_are_refused(tmp_path: Path, content: bytes, words: str) -> 
 )
 def test_wrong_examples_are_refused(features: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=f"^x .*{words}"):
-        tfrecords.parsed(serialized(**features), "x")
+        tfrecords.parsed(serialized(**features), "x", "")
 
 
 @pytest.mark.parametrize(
