@@ -8,6 +8,7 @@
   images in columns such as `pixel0`, and perhaps a label. Without a header, as of EMNIST, the label is first.
 """
 
+import functools
 import io
 import math
 import pickle
@@ -22,6 +23,7 @@ from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, printable
 from components.core.sources.source_listing import first_names
 from components.preprocess.formats import archives, labels, stacks
+from components.preprocess.formats.archives import Member
 from components.preprocess.formats.folders import split_of
 from components.preprocess.formats.labels import LabelChoice
 from components.preprocess.formats.stacks import Example, Stack
@@ -77,16 +79,18 @@ def labels_in(where: str, content: bytes, choice: LabelChoice) -> list[Any]:
 
 def _members(file: SourceFile) -> list[str]:
     """Return the names of the batches of CIFAR in an archive; an empty one for a file that is no archive."""
-    if not source_listing.is_archive(file.name):
-        return [""]
-    return [member.name for member in archives.list_members(file)[1] if source_listing.is_cifar(member.name)]
+    return [*_batches(file)] if source_listing.is_archive(file.name) else [""]
+
+
+@functools.lru_cache(maxsize=1)  # an archive is unpacked to its end to be listed
+def _batches(file: SourceFile) -> dict[str, Member]:
+    return {member.name: member for member in archives.list_members(file)[1] if source_listing.is_cifar(member.name)}
 
 
 def _load(file: SourceFile, member: str) -> Fields:
     with stacks.open_unpacked(file) as opened:
         if member:
-            members = [listed for listed in archives.list_members(file)[1] if listed.name == member]
-            return _of_cifar(next(archives.read_members(file, members, _LARGEST)))
+            return _of_cifar(next(archives.read_members(file, [_batches(file)[member]], _LARGEST)))
         if source_listing.is_cifar(file.name):
             return _of_cifar(opened.read())
         return (_of_csv if file.name.lower().endswith(".csv") else _of_matlab)(file.name, opened.read())
@@ -119,7 +123,7 @@ class _Unpickler(pickle.Unpickler):
         if (module, name) == ("_codecs", "encode"):  # bytes, as Python 3 writes them for Python 2
             return lambda text, _: text.encode("latin1")
         if (module.replace("_core", "core"), name) == ("numpy.core.multiarray", "_reconstruct"):
-            return np._core.multiarray._reconstruct  # type: ignore[attr-defined]
+            return np._core.multiarray._reconstruct  # type: ignore[attr-defined]  # NumPy's stubs leave it out
         if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")):
             return getattr(np, name)
         raise DataError(f"a pickle holds {module}.{name}, which may run a program; save the arrays as NPZ")
