@@ -213,11 +213,12 @@ def _main_kind(catalog: Catalog) -> int:
 
     A few previews beside a large file of images are not the images that are meant.
     """
-    bytes_of = {number: catalog.bytes(number) for number in range(_LARGER_COUNTS) if len(catalog.files(number))}
+    bytes_of = catalog.bytes_by_kind()
+    total = sum(size for number, size in bytes_of.items() if number < _LARGER_COUNTS)
     for number, size in bytes_of.items():
-        if size >= _FAR_LARGER * sum(other for kind, other in bytes_of.items() if kind != number):
+        if number < _LARGER_COUNTS and size >= _FAR_LARGER * (total - size):
             return number
-    return next(number for number in _NUMBERS if number == _OTHERS or len(catalog.files(number)))
+    return min(bytes_of, default=_OTHERS)
 
 
 def is_glob(source: str) -> bool:
