@@ -99,9 +99,9 @@ def are_shards(images: Iterable[tuple[str, str]]) -> bool:
 
 def companions(names: Iterable[str]) -> set[str]:
     """Return the images that belong to others by name, such as `a_mask.png` beside `a.png`, and warn of them."""
-    owner_of = {name: match[1] for name in names if (match := _COMPANION.fullmatch(_stem(name)))}
+    owner_of = {name: match[1] for name in names if (match := _COMPANION.fullmatch(without_ending(name)))}
     owners = set(owner_of.values())
-    present = {stem for name in names if (stem := _stem(name)) in owners} if owners else set[str]()
+    present = {stem for name in names if (stem := without_ending(name)) in owners} if owners else set[str]()
     left_out = sorted(name for name, owner in owner_of.items() if owner in present)
     if left_out:
         message = "left out %s images that are masks or the like of others by name, such as %s; rename them to use them"
@@ -122,8 +122,8 @@ def set_of(path: str) -> str:
     return " ".join(named)
 
 
-def _stem(name: str) -> str:
-    return name.rpartition(".")[0]
+def without_ending(path: str) -> str:
+    return path.rpartition(".")[0]
 
 
 def _only(all_parts: Collection[list[str]]) -> str:

@@ -29,7 +29,7 @@ from components.core.sources.files import SourceFile, open_file, printable
 from components.core.sources.source_listing import first_names, is_image_name
 from components.preprocess.formats import archives, labels, whole_files
 from components.preprocess.formats.archives import Member
-from components.preprocess.formats.folders import SPLIT_OF_WORD, is_split, words_of
+from components.preprocess.formats.folders import SPLIT_OF_WORD, is_split, without_ending, words_of
 from components.preprocess.formats.labels import Label, LabelChoice
 
 log = logging.getLogger(__name__)
@@ -40,9 +40,7 @@ _PATHS = ("file", "file_name", "filename", "image_name", "image_id", "image", "i
 _SPLITS = ("split", "subset", "set", "usage", "partition", "phase")
 # Where it is, for messages; path of an image; label and split, None for none. Only the first is checked.
 _Line = tuple[str, Any, Any, str | None]
-
-
-Names = Rows[str] | list[str]
+Names = Rows[str] | list[str]  # the paths of images
 
 
 class Row(NamedTuple):
@@ -58,11 +56,11 @@ class Table(NamedTuple):
     name: str  # of the file, for messages
     rows: dict[str, Row]  # by the paths of images; empty if no image has a label
 
-    def of(self, paths: Names, passed_over: str, may_have_more: bool = False) -> dict[str, Row]:
+    def of(self, paths: Names, passed_over: str, choice: LabelChoice) -> dict[str, Row]:
         """Return the rows by the path of each image; `DataError` if one has none, or a row has no image.
 
         Rows name images by their paths, perhaps without the folders that are passed over; or by their names alone,
-        perhaps without endings. Some may have no image if the table `may_have_more`.
+        perhaps without endings. Rows of a chosen file may have no image.
         """
         if not self.rows:
             return dict.fromkeys(paths, Row(None, None))
@@ -76,7 +74,7 @@ class Table(NamedTuple):
             raise DataError(f"{self.name} cannot tell images apart that have one path or name; rename them")
         images = set(keys)
         unknown = [path for path in rows if path not in images]
-        if unknown and not (may_have_more and len(unknown) < len(rows)):
+        if unknown and not (choice.file and len(unknown) < len(rows)):
             raise DataError(
                 f"{self.name} has {len(unknown):,} files that are not there, first {unknown[0]}; remove them, or "
                 "give their paths within the source"
@@ -146,7 +144,7 @@ def sample_labels(
     members = sorted((member for member in others if is_of_sample(member.name)), key=lambda member: member.offset)
     endings = Counter((_sample(member.name), _ending(member.name)) for member in members)
     # Names of samples may have dots although the format takes the first one for their end.
-    key_of = _sample if max(endings.values(), default=0) < 2 else _stem_of_path
+    key_of = _sample if max(endings.values(), default=0) < 2 else without_ending
     samples = Counter(key_of(image.name) for image in images)
     members = [member for member in members if member.bytes and key_of(member.name) in samples]
     for member in members:
@@ -195,17 +193,13 @@ def _sample(name: str) -> str:
     return f"{folder}{slash}{base.partition('.')[0]}"
 
 
-def _stem_of_path(name: str) -> str:
-    return name.rpartition(".")[0]
-
-
 def _base_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
 def _stem(path: str) -> str:
     name = _base_name(path)
-    return name.rpartition(".")[0] if is_image_name(name) else name
+    return without_ending(name) if is_image_name(name) else name
 
 
 def _decoded(where: str, content: bytes) -> str:
@@ -235,16 +229,14 @@ def _lines(where: str, name: str, text: str, choice: LabelChoice) -> list[_Line]
     known = {column.lower(): column for column in columns}
     named = [column for column in columns if is_image_name(str(rows[0][1].get(column)))] if rows else []
     path = next((known[name] for name in _PATHS if name in known), named[0] if named else columns[0] if columns else "")
-    is_numbered = columns[:1] == ["1"]
     split = next((known[name] for name in _SPLITS if name in known), "")
-    if is_numbered:
-        path = named[0]
+    if columns[:1] == ["1"]:  # there is no header
         split = next((column for column in columns if all(is_split(row[column]) for _, row in rows)), "")
     others = [column for column in columns if column not in (path, split)]
     label = labels.choose(where, others, choice, others[0] if is_meant and len(others) == 1 else "")
     if not label and is_meant:
         raise DataError(f"{where} has the columns {', '.join(columns)}; say by --label-column which has the labels")
-    if not label or path not in known.values():
+    if not label:
         return None
     if {str(row.get(label)) for _, row in rows} == {"-1", "1"}:  # an attribute of CelebA's
         rows = [(at, {**row, label: label if str(row[label]) == "1" else f"not {label}"}) for at, row in rows]

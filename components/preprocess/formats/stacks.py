@@ -121,10 +121,12 @@ def is_emnist(stack: Stack) -> bool:
 
 def upright(images: Iterable[bytes], stack: Stack) -> Iterable[bytes]:
     """Turn the images of EMNIST, which are square; return others as they are."""
-    if not is_emnist(stack) or stack.shape is None:
-        return images
-    side = stack.shape.width
-    return (b"".join(image[column::side] for column in range(side)) for image in images)
+    return map(_transposed, images) if is_emnist(stack) else images
+
+
+def _transposed(image: bytes) -> bytes:
+    side = math.isqrt(len(image))
+    return b"".join(image[column::side] for column in range(side))
 
 
 def read_items(name: str, opened: IO[bytes], count: int, size: int, noun: str = "images") -> Iterator[bytes]:

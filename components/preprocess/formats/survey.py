@@ -201,7 +201,7 @@ def _survey_images(location: str, listing: Listing, choice: LabelChoice) -> Surv
     names = [name for name in listing.names if name not in companions] if companions else listing.names
     places = _Places(location, names, choice)
     table = _table_beside(listing, choice, names, places.layout)
-    rows = table.of(names, places.layout.passed_over, choice.file != "") if table else {}
+    rows = table.of(names, places.layout.passed_over, choice) if table else {}
     for name in names:
         tally.add(name, *places.of(name, rows.get(name)))
     classes, number_of = _classes(location, tally, places, table, choice)
@@ -236,11 +236,11 @@ def _survey_archives(location: str, listing: Listing, choice: LabelChoice) -> Su
         for file, images in every.items()
     }
     paths, tally = [path for images in images_of.values() for path in images.values()], Tally()
-    places, may_have_more = _Places(location, paths, choice), choice.file != ""
+    places = _Places(location, paths, choice)
     passed_over = places.layout.passed_over
     table = _table_beside(listing, choice, paths, places.layout)
-    rows_of = dict.fromkeys(images_of, table.of(paths, passed_over, may_have_more) if table else {})
-    if table is None and choice.origin in (AUTO, FILE):
+    rows_of = dict.fromkeys(images_of, table.of(paths, passed_over, choice) if table else {})
+    if choice.takes_files and not table:
         several = len(images_of) > 1
         table_of = {
             file: _table_in(file, [*images], members_of[file][1], choice, several) for file, images in images_of.items()
@@ -249,7 +249,7 @@ def _survey_archives(location: str, listing: Listing, choice: LabelChoice) -> Su
         for file, own_table in table_of.items() if table else ():
             name, rows = own_table or Table(file.name, {})  # the images of an archive without one have no labels
             in_place = Table(name, {path_of(file, path): row for path, row in rows.items()})
-            rows_of[file] = in_place.of([*images_of[file].values()], passed_over, may_have_more)
+            rows_of[file] = in_place.of([*images_of[file].values()], passed_over, choice)
     located: dict[SourceFile, list[tuple[Member, str, Label]]] = {}
     for file, images in images_of.items():
         located[file] = [(member, *places.of(path, rows_of[file].get(path))) for member, path in images.items()]
@@ -269,7 +269,7 @@ def _survey_archives(location: str, listing: Listing, choice: LabelChoice) -> Su
 
 def _table_beside(listing: Listing, choice: LabelChoice, names: Names, layout: Layout) -> Table | None:
     """Read the files of labels beside images or archives; those of one for all images lie above all of them."""
-    if choice.origin not in (AUTO, FILE):
+    if not choice.takes_files:
         return None
     above_all = {"", *itertools.accumulate(layout.passed_over.split("/"), "{}/{}".format)}
     files = [

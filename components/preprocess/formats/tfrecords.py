@@ -56,9 +56,11 @@ def parsed(record: bytes, where: str, label: str | None = None) -> Example:
         raise DataError(f"{where} has no feature image/encoded or image, but {names or 'none'}")
     if len(image) != 1:
         raise DataError(f"{where} has an image of {len(image)} values of bytes, expected 1")
-    if label is None or label not in features or (kind := features[label].WhichOneof("kind")) is None:
+    if label is None or label not in features:
         return image[0], None
-    return image[0], labels.label_of(where, [*getattr(features[label], kind).value])
+    kind = features[label].WhichOneof("kind")
+    values = [*getattr(features[label], kind).value] if kind else []  # which mean no label
+    return image[0], labels.label_of(where, values)
 
 
 def _features(record: bytes, where: str) -> Any:
