@@ -3,11 +3,13 @@
 NumPy is imported for 16 bit alone and ImageCms for profiles, so that processes that decode start in half the time.
 """
 
+import collections
 import functools
 import io
 import re
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from PIL import Image, ImageChops, ImageColor, ImageOps, ImageStat, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
@@ -31,6 +33,7 @@ _TURNS = dict(enumerate(map(Image.Transpose, (0, 3, 1, 5, 4, 6, 2)), start=2))  
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
+_OF_PIXELS = (b"tRNS", b"acTL", b"eXIf")  # chunks beside the critical ones: transparency, animation, orientation
 _RIFF_HEAD = 12  # bytes: `RIFF`, the size of what follows, `WEBP`
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _LARGEST_PROFILE = 4 << 20  # bytes
@@ -73,11 +76,13 @@ def from_file(content: bytes, shape: ImageShape, resize: str, colors: Colors = (
         return Decoded(_converted(pixels, shape, resize, colors[0], picture), is_cropped)
     except (UndecodableImage, MemoryError):
         raise
-    except Exception as error:  # Pillow raises nearly anything on a damaged file
+    except Exception as error:  # Pillow raises nearly anything on a damaged file, or on metadata that it refuses
         # One printable line without addresses, the same in every process.
         text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(error).split()))[:_LONGEST_REASON]
         reason = (text if text.isprintable() else ascii(text)) or type(error).__name__
-        raise UndecodableImage(f"cannot be decoded: {reason}") from None
+    if content.startswith(_PNG) and (bare := _without_metadata(content)) != content:
+        return from_file(bare, shape, resize, colors)
+    raise UndecodableImage(f"cannot be decoded: {reason}")
 
 
 def is_image_file(content: bytes) -> bool:
@@ -205,7 +210,7 @@ def _open(content: bytes) -> ImageFile:
     if getattr(image, "is_animated", False):
         raise UndecodableImage("is animated")
     if isinstance(image, PngImagePlugin.PngImageFile):
-        _require_checksums(content)
+        collections.deque(_checked_chunks(content), maxlen=0)
     return image
 
 
@@ -213,8 +218,8 @@ def _is_webp(content: bytes) -> bool:
     return content.startswith(b"RIFF") and content[8:_RIFF_HEAD] == b"WEBP"
 
 
-def _require_checksums(content: bytes) -> None:
-    """Compare the checksum of each chunk of a PNG file; Pillow skips those that hold the pixels."""
+def _checked_chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield kind and bytes of each chunk of a PNG file; Pillow does not compare the checksums of those with pixels."""
     kind, at = b"", len(_PNG)
     while kind != b"IEND":
         try:
@@ -225,7 +230,13 @@ def _require_checksums(content: bytes) -> None:
             raise UndecodableImage("is cut short") from None
         if zlib.crc32(content[at + 4 : end]) != checksum:
             raise UndecodableImage(f"is damaged: a chunk {kind!r} has another checksum")
+        yield kind, content[at : end + 4]
         at = end + 4
+
+
+def _without_metadata(content: bytes) -> bytes:
+    """Return a PNG file without the chunks that say nothing of its pixels."""
+    return _PNG + b"".join(chunk for kind, chunk in _checked_chunks(content) if kind.isupper() or kind in _OF_PIXELS)
 
 
 def _orientation(image: Image.Image) -> int:

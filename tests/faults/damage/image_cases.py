@@ -110,7 +110,7 @@ def text_bomb(kind: bytes) -> bytes:
     block = megabyte.compress(bytes(1_000_000)) + megabyte.flush(zlib.Z_FULL_FLUSH)
     packed = b"\x78\xda" + 300 * block + megabyte.flush() + struct.pack(">HH", 300_000_000 % 65521, 1)
     head = {b"zTXt": b"k\0\0", b"iTXt": b"k\0\1\0\0\0"}[kind]
-    return png(NOISE, 2, chunk(kind, head + packed))
+    return chunk(kind, head + packed)
 
 
 def flipped(content: bytes, at: int) -> bytes:
@@ -173,12 +173,8 @@ CASES: dict[str, Case] = {
     "PNG, animated": Case(lambda: animated("PNG"), "is animated"),
     "PNG, cut short": Case(lambda: png(NOISE, 2)[:-100], "is cut short"),
     "PNG, flipped bit": Case(lambda: flipped(png(NOISE, 2), 300), "is damaged: "),
-    "PNG, chunk of text that unpacks to 300 MB": Case(
-        lambda: text_bomb(b"zTXt"), SHORT + "Decompressed data too large"
-    ),
-    "PNG, compressed international text that unpacks to 300 MB": Case(
-        lambda: text_bomb(b"iTXt"), SHORT + "Decompressed data too large"
-    ),
+    "PNG, chunk of text that unpacks to 300 MB": Case(lambda: png(NOISE, 2, text_bomb(b"zTXt")), NOISE),
+    "PNG, compressed international text that unpacks to 300 MB": Case(lambda: png(NOISE, 2, text_bomb(b"iTXt")), NOISE),
     "PNG, pixels missing": Case(lambda: png(NOISE, 2)[:33] + chunk(b"IEND", b""), SHORT),
     "PNG of 60000x60000": Case(lambda: sized(60_000, 60_000), "is 60000x60000, more than 25,000,000 pixels"),
     "PNG of 5000x5001": Case(lambda: sized(5000, 5001), "is 5000x5001, more than 25,000,000 pixels"),
@@ -212,7 +208,7 @@ CASES: dict[str, Case] = {
     "PostScript named .png": Case(lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n", "is no PNG"),
     "HTML named .jpg": Case(lambda: b"<!DOCTYPE html><title>404</title>", "is no PNG"),
     "nothing": Case(lambda: b"", "is empty"),
-    "PNG signature alone": Case(lambda: b"\x89PNG\r\n\x1a\n", SHORT),
+    "PNG signature alone": Case(lambda: b"\x89PNG\r\n\x1a\n", "is cut short"),
     "JPEG signature alone": Case(lambda: b"\xff\xd8\xff", SHORT),
     "WebP signature alone": Case(lambda: riff(b""), SHORT),
 }

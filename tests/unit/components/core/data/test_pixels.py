@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import pixels
 from components.core.data.pixels import Colors
-from tests.faults.damage.image_cases import chunk, saved
+from tests.faults.damage.image_cases import chunk, saved, text_bomb
 from tests.faults.damage.image_cases import png as fast_png
 from tests.inputs import color_profiles, png
 
@@ -318,6 +318,34 @@ def test_a_whole_picture_is_used_if_its_metadata_is_damaged(kind: str) -> None:
     else:
         damaged = saved(Image.fromarray(RAMP).resize((side, side)), form, exif=b"Exif\0\0" + BAD_EXIF, **options)
     np.testing.assert_array_equal(decoded(damaged, 16, 16), decoded(whole, 16, 16))
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        chunk(b"pHYs", b"\1"),
+        chunk(b"gAMA", b""),
+        chunk(b"cHRM", b"\0\0"),
+        chunk(b"iCCP", b"name\0\7nothing"),
+        chunk(b"sRGB", b""),
+        chunk(b"iTXt", b"k\0\1\0\0\0no zlib"),
+        text_bomb(b"zTXt"),
+        text_bomb(b"iTXt"),
+    ],
+    ids=lambda part: part[4:8].decode(),
+)
+@pytest.mark.parametrize("color", [0, 2, 3, 6])
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_png_is_used_whole_whatever_pillow_refuses_of_its_metadata(refused: bytes, color: int, is_last: bool) -> None:
+    samples = np.random.default_rng(color).integers(0, 256, (16, 16, png.CHANNELS[color]), np.uint8)
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    extra = [chunk(b"PLTE", bytes(range(256)) * 3)] if color == 3 else []
+    extra += [chunk(b"tRNS", bytes(256))] if color == 3 else []
+    extra.append(chunk(b"eXIf", turned.tobytes()[6:]))
+    whole = png.encoded(samples, color, 8, *extra)
+    at = len(whole) - 12 if is_last else 33
+    np.testing.assert_array_equal(decoded(whole[:at] + refused + whole[at:], 16, 16), decoded(whole, 16, 16))
 
 
 @pytest.mark.parametrize(("width", "height", "progressive"), [(8160, 6120, True), (16320, 12240, False)])
