@@ -89,18 +89,16 @@ def choose(owner: str, fields: list[str], choice: LabelChoice, default: str = ""
 
     `default` counts if no name shows one. `DataError` if the chosen column is no field.
     """
-    label = field_of(fields, choice.column) or (default if not choice.column else "")
     if choice.origin == NONE:
-        label = ""
+        return ""
+    label = field_of(fields, choice.column) or (default if not choice.column else "")
     others = [printable(name) for name in fields if name != label]
     shown = ", ".join(others[:_FIELDS_SHOWN])
-    if choice.column and not label and choice.origin != NONE:
+    if choice.column and not label:
         raise DataError(f"label_column {choice.column} is no field of {owner}, which has {shown or 'none'}")
-    if quiet:
-        return label
-    if not label and choice.origin != NONE and may_be_labels(fields):
+    if not label and may_be_labels(fields) and not quiet:
         log.warning("no labels of %s are read; if one of %s has them, name it by --label-column", owner, shown)
-    elif others:
+    elif others and not quiet:
         log.info("skipped %d fields of %s: %s", len(others), owner, shown)
     return label
 

@@ -36,7 +36,8 @@ Fields = dict[str, Any]  # images uint8 [n, height, width] or [n, height, width,
 
 def list_stacks(files: Iterable[SourceFile], choice: LabelChoice) -> Iterator[Stack]:
     """List the images of some files, or of the batches of CIFAR within archives, with the fields of their labels."""
-    loaded = [(file, member, _load(file, member)) for file in files for member in _members(file)]
+    places = [(file, member) for file in files for member in _members(file)]
+    loaded = [(*place, {name: _without_values(values) for name, values in _load(*place).items()}) for place in places]
     meta = {name: names for _, _, fields in loaded for name, names in fields.items() if name in _CLASS_NAMES.values()}
     with_images = [(file, member, fields) for file, member, fields in loaded if not fields.keys() & meta.keys()]
     for file, member, fields in with_images:
@@ -87,6 +88,12 @@ def _batches(file: SourceFile) -> dict[str, Member]:
     return {member.name: member for member in archives.list_members(file)[1] if source_listing.is_cifar(member.name)}
 
 
+def _without_values(values: Any) -> Any:
+    """Return zeros that take no memory in place of an array of images: those of all files may not fit."""
+    return np.broadcast_to(values.dtype.type(0), values.shape) if np.ndim(values) > 2 else values
+
+
+@functools.lru_cache(maxsize=1)  # a single file is listed, counted and read
 def _load(file: SourceFile, member: str) -> Fields:
     with stacks.open_unpacked(file) as opened:
         if member:
