@@ -34,6 +34,7 @@ _FIT_AT_MOST = 20_000  # training images that the whitenings are fitted on
 _ROWS_PER_COMPONENT = 10  # a covariance of fewer rows for each dimension is unreliable
 _BATCH = 512
 _FAULT_STEPS = 200, 800  # updates, for large and for small images: more see smaller faults
+_MOST_VIEWS = 10  # of an image as it is by the network of faults
 _SMALL = 64 * 64  # pixels; larger images take fewer updates, so that these cost no more than the classifier's
 _CHANCE_LEVEL = 0.01  # significance of being better than chance
 
@@ -120,7 +121,8 @@ def _train_networks(
         return images[chosen], labels[chosen]
 
     def planted(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        return faults.plant(images[order(first, count)], np.random.default_rng([config.seed, first]))
+        random, chosen = np.random.default_rng([config.seed, first]), images[order(first, count)]
+        return faults.plant(faults.shifted(chosen, random) if are_few else chosen, random)
 
     networks = {}
     if classes > 1:
@@ -134,6 +136,7 @@ def _train_networks(
     other_weights = dataclasses.replace(config, seed=config.seed + 2)
     fewest, most = _FAULT_STEPS
     steps = min(most, max(fewest, most * _SMALL // (image.height * image.width)))
+    are_few = steps * config.classifier_batch_size > _MOST_VIEWS * len(images)
     step = classifier.ClassifierStep(other_weights, image, len(faults.KINDS), steps, strategy)
     step.train(planted, workers)
     networks[embeddings.FAULTS] = step.model

@@ -11,6 +11,7 @@ import scipy.ndimage
 _GRAIN = 8.0  # largest standard deviation, of 255, of the noise in every image, as what nobody sees is no fault
 _LEVELS = 8.0, 40.0  # strengths of patterns and noise: from hardly visible to obvious
 _BLURS = 0.4, 2.0  # standard deviations in pixels
+_SHIFT_PARTS = 9
 _SMOOTH_SHARE = 0.7  # of the images with noise that have smooth noise
 
 Random = np.random.Generator
@@ -29,6 +30,19 @@ def plant(images: np.ndarray, random: Random) -> tuple[np.ndarray, np.ndarray]:
     ]
     grain = random.normal(size=images.shape) * random.uniform(0, _GRAIN, (len(images), 1, 1, 1))
     return np.clip(np.rint(np.stack(planted) + grain), 0, 255).astype(np.uint8), kinds
+
+
+def shifted(images: np.ndarray, random: Random) -> np.ndarray:
+    """Shift each of images uint8 [n, height, width, channels] by up to a ninth of each side, reflected at the edges.
+
+    A network that sees few images many times would otherwise learn them by heart.
+    """
+    height, width = images.shape[1:3]
+    most = height // _SHIFT_PARTS, width // _SHIFT_PARTS
+    around = np.pad(images, ((0, 0), (most[0], most[0]), (most[1], most[1]), (0, 0)), mode="reflect")
+    tops, lefts = (random.integers(0, 2 * side + 1, len(images)) for side in most)
+    cut = [image[top : top + height, left : left + width] for image, top, left in zip(around, tops, lefts, strict=True)]
+    return np.stack(cut)
 
 
 def _none(image: np.ndarray, other: np.ndarray, random: Random) -> np.ndarray:

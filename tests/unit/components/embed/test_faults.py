@@ -33,6 +33,26 @@ def test_every_kind_is_planted_and_one_leaves_the_image_alone_but_for_grain(
     np.testing.assert_array_equal(again, planted)
 
 
+@pytest.mark.parametrize(("height", "width"), [(28, 20), (8, 64)])
+def test_images_are_shifted_by_up_to_a_ninth_of_each_side_and_reflected(height: int, width: int) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (400, height, width, 3), np.uint8)
+    rows, columns = np.arange(height), np.arange(width)
+
+    def moved(image: np.ndarray, down: int, right: int) -> np.ndarray:
+        y, x = np.abs(rows + down), np.abs(columns + right)
+        y, x = np.minimum(y, 2 * (height - 1) - y), np.minimum(x, 2 * (width - 1) - x)
+        return image[y][:, x]
+
+    offsets = [(y, x) for y in range(-(height // 9), height // 9 + 1) for x in range(-(width // 9), width // 9 + 1)]
+    shifted = faults.shifted(images, np.random.default_rng(1))
+    places = [
+        [offset for offset in offsets if np.array_equal(result, moved(image, *offset))]
+        for image, result in zip(images, shifted, strict=True)
+    ]
+    assert all(len(matching) == 1 for matching in places)
+    assert {matching[0] for matching in places} == set(offsets)
+
+
 def test_the_network_sees_faults_that_it_was_not_trained_on() -> None:
     """Discs, JPEG blocks, shuffled tiles and scanlines look more suspicious than nearly all real images."""
     config = EmbedConfig(dataset="-", embedding="-", classifier_batch_size=64)
