@@ -89,6 +89,20 @@ def test_features_that_miss_a_fault_fail(features: Features, fault: str) -> None
     assert any(fault in check.check for check in result.checks if not check.passed)
 
 
+@pytest.mark.parametrize("train_count", [300, 1500])
+def test_training_images_that_nobody_learned_are_apart_by_an_error_on_average(train_count: int) -> None:
+    random, check = np.random.default_rng(0), "training against test images, in errors"
+
+    def features(count: int) -> np.ndarray:
+        return random.standard_normal((count, 8))
+
+    real = [certificate._RealFeatures(random, features(150), features(150), features(train_count)) for _ in range(300)]
+    errors = [next(c.value for c in certificate._real_image_checks("", one) if c.check == check) for one in real]
+    # Twelve draws tell the error with an error of their own: the quotient is Student's t, whose variance is 11 / 9.
+    assert 0.8 < np.std(errors) < 1.25
+    assert abs(np.mean(errors)) < 0.25
+
+
 def test_a_space_of_faults_must_see_small_ones() -> None:
     blind = _certify(_white(classifier=_projection(1), untrained=_projection(2), faults=_projection(3)))
     failed = [check.check for check in blind.checks if not check.passed]
