@@ -7,7 +7,6 @@ import bz2
 import functools
 import gzip
 import io
-import json
 import math
 import operator
 import pickle
@@ -19,22 +18,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
-import scipy.io
 from PIL import Image, PngImagePlugin
 
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import pixels
-from components.core.errors import ConfigError, DataError
+from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import SourceFile
-from components.core.stage.executor import ExecutorInput
 from components.preprocess.formats import archives, label_files, survey
 from components.preprocess.formats.labels import BY_NAME
 from components.preprocess.formats.survey import Original
 from tests.faults.damage.image_cases import CASES
+from tests.inputs.formats import mat, npz, parquet, tarred, zipped
 from tests.inputs.sources import framed, framed_example
 
 _SHAPE = ImageShape(8, 8, 3)
@@ -130,30 +126,22 @@ def read_image(folder: Path, content: bytes) -> Any:
     return decoded
 
 
-def read_executor_input(folder: Path, content: bytes) -> Any:
-    return json.dumps(ExecutorInput(content.decode("utf-8", "surrogateescape")).parameters)
-
-
 def seeds_of_idx() -> Iterator[bytes]:
     images, labels = _idx(2, 2, 2), _idx(3)
     yield from (images, labels, gzip.compress(images, mtime=0), gzip.compress(labels, mtime=0))
 
 
-def seeds_of_npz() -> Iterator[bytes]:
-    for save, kind in ((np.savez, np.uint8), (np.savez_compressed, np.uint16)):
-        file = io.BytesIO()
-        save(file, x_train=np.zeros((2, 2, 2), kind), y_train=np.arange(2))
-        yield file.getvalue()
-
-
 _PIXELS, _KINDS = np.arange(8, dtype=np.uint8).reshape(2, 2, 2), np.arange(2)
 
 
+def seeds_of_npz() -> Iterator[bytes]:
+    for compressed, kind in ((False, np.uint8), (True, np.uint16)):
+        yield npz(compressed, x_train=np.zeros((2, 2, 2), kind), y_train=_KINDS)
+
+
 def seeds_of_matlab() -> Iterator[bytes]:
-    for packed in (False, True):
-        file = io.BytesIO()
-        scipy.io.savemat(file, {"X": _PIXELS.transpose(1, 2, 0), "y": _KINDS}, do_compression=packed)
-        yield file.getvalue()
+    for compressed in (False, True):
+        yield mat(compressed, X=_PIXELS.transpose(1, 2, 0), y=_KINDS)
 
 
 def seeds_of_cifar() -> Iterator[bytes]:
@@ -162,26 +150,15 @@ def seeds_of_cifar() -> Iterator[bytes]:
         yield pickle.dumps({b"data": data, b"labels": labels}, protocol=2)
 
 
-_MEMBERS = {"a/1.png": b"one", "b/2.png": b"two" * 9, "labels.csv": b"file,label\n"}
+_MEMBERS = {"a/é.png": b"one", "b/2.png": b"two" * 9, "labels.csv": b"file,label\n"}  # one needs a pax header
 
 
 def seeds_of_zip() -> Iterator[bytes]:
-    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        file = io.BytesIO()
-        with zipfile.ZipFile(file, "w", method) as archive:
-            for name, content in _MEMBERS.items():
-                archive.writestr(name, content)
-        yield file.getvalue()
+    yield from (zipped(_MEMBERS, method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
 
 
 def seeds_of_tar() -> Iterator[bytes]:
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for name, content in _MEMBERS.items():
-            entry = tarfile.TarInfo(name)
-            entry.size, entry.mtime = len(content), 0.5  # a fraction needs a pax header
-            archive.addfile(entry, io.BytesIO(content))
-    yield file.getvalue()[:-2048]  # without padding
+    yield tarred(_MEMBERS, tarfile.PAX_FORMAT)[:-2048]  # without padding
 
 
 def seeds_of_packed_tar() -> Iterator[bytes]:
@@ -191,14 +168,9 @@ def seeds_of_packed_tar() -> Iterator[bytes]:
 
 def seeds_of_parquet() -> Iterator[bytes]:
     """Yield files of two rows: bytes and numbers, uncompressed; structs and text, compressed."""
-    for images, values, packing in (
-        ([b"\xff\xd8\xff", b"\xff\xd8\xffb"], [0, 1], "none"),
-        ([{"bytes": b"\xff\xd8\xff", "path": None}, {"bytes": b"", "path": "a"}], ["a", "b"], "snappy"),
-    ):
-        file = io.BytesIO()
-        table = pyarrow.table({"image": images, "label": values})
-        pyarrow.parquet.write_table(table, file, compression=packing)
-        yield file.getvalue()
+    yield parquet(None, "none", image=[b"\xff\xd8\xff", b"\xff\xd8\xffb"], label=[0, 1])
+    structs = [{"bytes": b"\xff\xd8\xff", "path": None}, {"bytes": b"", "path": "a"}]
+    yield parquet(image=structs, label=["a", "b"])
 
 
 def seeds_of_tfrecord() -> Iterator[bytes]:
@@ -229,16 +201,6 @@ def seeds_of_png() -> Iterator[bytes]:
     for name, case in CASES.items():
         if name.startswith(("PNG, 8 bit", "PNG, 16 bit", "PNG, 1 bit")):
             yield case.make()
-
-
-def seeds_of_executor_input() -> Iterator[bytes]:
-    parameters = {"steps": 3.0, "source": "digits", "held": [1, {"a": None}], "pipelinechannel--x": "y"}
-    outputs = {
-        "parameters": {"summary": {"outputFile": "/tmp/summary"}},  # noqa: S108 - nothing is written
-        "artifacts": {"metrics": {"artifacts": [{"name": "m", "uri": "gs://a/b", "metadata": {"a": 1}}]}},
-        "outputFile": "/tmp/output.json",  # noqa: S108
-    }
-    yield json.dumps({"inputs": {"parameterValues": parameters}, "outputs": outputs}).encode()
 
 
 def _labels(name: str, *seeds: bytes) -> Reader:
@@ -274,5 +236,4 @@ READERS = {
     "metadata.csv": _labels("metadata.csv", b'file_name,text,label\na.png,"a, b",1\n'),
     "image": Reader(read_image, pixels.UndecodableImage, seeds_of_image),
     "png": Reader(read_image, pixels.UndecodableImage, seeds_of_png, faithful=lambda whole, damaged: False),
-    "executor_input": Reader(read_executor_input, ConfigError, seeds_of_executor_input),
 }

@@ -7,16 +7,16 @@ import dataclasses
 import functools
 import io
 import pickle
-import tarfile
 import unicodedata
-import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
-import scipy.io
 from PIL import Image
 
 from components.core.data import tfrecord
+from components.preprocess.formats.labels import BY_NAME, LabelChoice
+from tests.inputs.formats import mat, npy, npz, parquet, tarred, zipped
 from tests.inputs.sources import framed, idx
 
 CLASSES = ("cat", "dog")
@@ -59,49 +59,10 @@ def arrays(count: int = 8) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([pixels(int(kind), number) for number, kind in enumerate(kinds)]), kinds
 
 
-def npz(**named: np.ndarray) -> bytes:
-    content = io.BytesIO()
-    np.savez(content, **named)  # type: ignore[arg-type]  # NumPy takes any names
-    return content.getvalue()
-
-
-def npy(values: np.ndarray) -> bytes:
-    content = io.BytesIO()
-    np.save(content, values)
-    return content.getvalue()
-
-
-def mat(**named: np.ndarray) -> bytes:
-    content = io.BytesIO()
-    scipy.io.savemat(content, named)
-    return content.getvalue()
-
-
-def parquet(**columns: list[object]) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
-    content = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table(columns), content)
-    return content.getvalue()
-
-
-def tar(files: Mapping[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w") as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return content.getvalue()
-
-
-def zipped(files: Mapping[str, bytes]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return content.getvalue()
+def photos(**columns: list[Any]) -> Files:
+    """Return a Parquet file of pictures whose classes take turns, with further columns."""
+    count = len(next(iter(columns.values())))
+    return {"x.parquet": parquet(image=[image(number % 2, number) for number in range(count)], **columns)}
 
 
 def table(
@@ -140,7 +101,7 @@ class Collection:
     files: Callable[[], Files]
     classes: tuple[str, ...] = CLASSES  # by number, of the pictures of each level; empty for none
     counts: tuple[int, ...] = (8,)  # to train on, for validation, for tests
-    settings: tuple[str, str, str] = ("auto", "", "")  # labels_from, label_column, label_file
+    choice: LabelChoice = BY_NAME
     refused: str = ""  # what the error says, if it is refused
     said: str = ""  # what a warning says
 
@@ -150,6 +111,13 @@ _X, _Y = arrays()
 _IDX = idx(_X), idx(_Y.astype(np.uint8))
 _CELEBA = images("img_align_celeba/img_align_celeba/{number:06}.jpg", form="JPEG")
 _MINUS = ("1", "-1")
+_CELEBA_TABLE = {
+    **_CELEBA,
+    "list_attr_celeba.csv": table(_NAMES, "image_id,Young,Smiling", "{name},1,{label}", _MINUS),
+}
+_NUMBERED, _PNGS = images("{number}.png"), [f"{number}.png" for number in range(8)]
+_CHEST = {"chestmnist.npz": npz(train_images=_X, train_labels=np.zeros((8, 14), np.uint8))}
+_COUNTS = {"train": 8, "val": 4, "test": 2}
 _PETS = images("{name}/{number}.png")
 _NFC, _NFD = (unicodedata.normalize(form, "caf\u00e9") for form in ("NFC", "NFD"))
 
@@ -211,32 +179,26 @@ COLLECTIONS: dict[str, Collection] = {
         lambda: images("{kind}/{name}/{number}.png") | {"1/fox/x.png": image(2, 0)},
         ("cat", "dog", "fox"),
         (9,),
-        ("parent", "", ""),
+        LabelChoice("parent"),
     ),
     "a column of no table": Collection(
-        lambda: _PETS, settings=("auto", "breed", ""), refused="label_column breed needs a file of labels in"
+        lambda: _PETS, choice=LabelChoice(column="breed"), refused="label_column breed needs a file of labels in"
     ),
-    "no labels asked for": Collection(lambda: _PETS, (), settings=("none", "", "")),
+    "no labels asked for": Collection(lambda: _PETS, (), choice=LabelChoice("none")),
     # Files of labels.
     "CelebA": Collection(
         lambda: {**_CELEBA, "list_attr_celeba.txt": table(_NAMES, "8\nYoung Smiling ", "{name}  1 {label:>2}", _MINUS)},
         ("Smiling", "not Smiling"),
-        settings=("auto", "Smiling", "list_attr_celeba.txt"),
+        choice=LabelChoice(column="Smiling", file="list_attr_celeba.txt"),
     ),
     "CelebA of Kaggle": Collection(
-        lambda: {
-            **_CELEBA,
-            "list_attr_celeba.csv": table(_NAMES, "image_id,Young,Smiling", "{name},1,{label}", _MINUS),
-        },
+        lambda: _CELEBA_TABLE,
         ("Smiling", "not Smiling"),
-        settings=("auto", "Smiling", "list_attr_celeba.csv"),
+        choice=LabelChoice(column="Smiling", file="list_attr_celeba.csv"),
     ),
     "CelebA without an attribute": Collection(
-        lambda: {
-            **_CELEBA,
-            "list_attr_celeba.csv": table(_NAMES, "image_id,Young,Smiling", "{name},1,{label}", _MINUS),
-        },
-        settings=("auto", "", "list_attr_celeba.csv"),
+        lambda: _CELEBA_TABLE,
+        choice=LabelChoice(file="list_attr_celeba.csv"),
         refused="has the columns image_id, Young, Smiling; say by --label-column which has the labels",
     ),
     "CelebA without a word on labels": Collection(
@@ -244,7 +206,7 @@ COLLECTIONS: dict[str, Collection] = {
     ),
     "CIFAR-10 of Kaggle": Collection(
         lambda: {**images("train/{number}.png"), "trainLabels.csv": table(map(str, range(8)), "id,label")},
-        settings=("auto", "", "trainLabels.csv"),
+        choice=LabelChoice(file="trainLabels.csv"),
     ),
     "MedMNIST, saved": Collection(
         lambda: {
@@ -252,32 +214,27 @@ COLLECTIONS: dict[str, Collection] = {
             "pathmnist.csv": table((f"train{n}_0.png" for n in range(8)), row="TRAIN,{name},{label}", labels=(0, 1)),
         },
         ("0", "1"),
-        settings=("auto", "", "pathmnist.csv"),
+        choice=LabelChoice(file="pathmnist.csv"),
     ),
     "Flowers": Collection(
         lambda: {**images("jpg/image_0000{number}.jpg", form="JPEG"), "imagelabels.mat": mat(labels=_Y[None] + 1)},
         ("1", "2"),
-        settings=("auto", "", "imagelabels.mat"),
+        choice=LabelChoice(file="imagelabels.mat"),
     ),
     "spaces in labels.csv": Collection(
-        lambda: {
-            **images("{number}.png"),
-            "labels.csv": table((f"{n}.png" for n in range(8)), "file, label", "{name} , {label} "),
-        }
+        lambda: {**_NUMBERED, "labels.csv": table(_PNGS, "file, label", "{name} , {label} ")}
     ),
-    "metadata.csv with class": Collection(
-        lambda: {**images("{number}.png"), "metadata.csv": table((f"{n}.png" for n in range(8)), "file_name, class")}
-    ),
+    "metadata.csv with class": Collection(lambda: {**_NUMBERED, "metadata.csv": table(_PNGS, "file_name, class")}),
     "metadata.jsonl with a gap": Collection(
         lambda: {
-            **images("{number}.png"),
-            "metadata.jsonl": table((f"{n}.png" for n in range(7)), row='{{"file_name": "{name}", "label": "{label}"}}')
+            **_NUMBERED,
+            "metadata.jsonl": table(_PNGS[:7], row='{{"file_name": "{name}", "label": "{label}"}}')
             + b'{"file_name": "7.png"}\n',
         },
         refused="has images with a label (0.png) and without one (7.png)",
     ),
     "metadata.csv with another column": Collection(
-        lambda: {**images("{number}.png"), "metadata.csv": table((f"{n}.png" for n in range(8)), "file_name,breed_id")},
+        lambda: {**_NUMBERED, "metadata.csv": table(_PNGS, "file_name,breed_id")},
         (),
         said="no labels of metadata.csv are read; if one of breed_id has them",
     ),
@@ -316,7 +273,7 @@ COLLECTIONS: dict[str, Collection] = {
     # Samples and arrays.
     "WebDataset with dots": Collection(
         lambda: {
-            "train-000.tar": tar(
+            "train-000.tar": tarred(
                 {
                     f"22.{n}.{end}": image(n % 2, n) if end == "png" else b"%d" % (n % 2)
                     for n in range(8)
@@ -332,7 +289,7 @@ COLLECTIONS: dict[str, Collection] = {
     ),
     "WebDataset with masks": Collection(
         lambda: {
-            "train-000.tar": tar(
+            "train-000.tar": tarred(
                 {
                     f"{n}.{end}": image(n % 2, n) if end != "cls" else b"%d" % (n % 2)
                     for n in range(8)
@@ -349,7 +306,9 @@ COLLECTIONS: dict[str, Collection] = {
         refused="without one (x.tfrecord[0])",
     ),
     "NPY without labels": Collection(
-        lambda: {f"{name}.npy": npy(_X[kind == _Y]) for kind, name in enumerate(CLASSES)}, (), settings=("none", "", "")
+        lambda: {f"{name}.npy": npy(_X[kind == _Y]) for kind, name in enumerate(CLASSES)},
+        (),
+        choice=LabelChoice("none"),
     ),
     "TFRecord with names": Collection(lambda: {"x.tfrecord": examples("image/class/text", (b"cat", b"dog"))}),
     "TFRecord with another feature": Collection(
@@ -358,7 +317,7 @@ COLLECTIONS: dict[str, Collection] = {
         said="no labels of x.tfrecord are read; if one of category, id has them",
     ),
     "TFRecord with another feature, named": Collection(
-        lambda: {"x.tfrecord": examples("category", (0, 1))}, ("0", "1"), settings=("auto", "category", "")
+        lambda: {"x.tfrecord": examples("category", (0, 1))}, ("0", "1"), choice=LabelChoice(column="category")
     ),
     "NPZ of scikit-learn": Collection(lambda: {"faces.npz": npz(data=_X, target=_Y)}, ("0", "1")),
     "NPZ with text": Collection(lambda: {"faces.npz": npz(images=_X, labels=np.array(CLASSES * 4))}),
@@ -375,25 +334,23 @@ COLLECTIONS: dict[str, Collection] = {
     "MedMNIST": Collection(
         lambda: {
             "pathmnist.npz": npz(
-                train_images=_X, train_labels=_Y[:, None], test_images=_X[:2], test_labels=_Y[:2, None]
+                **{f"{split}_images": _X[:count] for split, count in _COUNTS.items()},
+                **{f"{split}_labels": _Y[:count, None] for split, count in _COUNTS.items()},
+                montage=_X[0],
             )
         },
         ("0", "1"),
-        (8, 0, 2),
+        (8, 4, 2),
     ),
     "two of MedMNIST": Collection(
         lambda: {f"{name}.npz": npz(train_images=_X, train_labels=_Y[:, None]) for name in ("pathmnist", "bloodmnist")},
         refused="holds several sets by the names of files, such as bloodmnist.npz and pathmnist.npz; name one of them",
     ),
     "ChestMNIST": Collection(
-        lambda: {"chestmnist.npz": npz(train_images=_X, train_labels=np.zeros((8, 14), np.uint8))},
+        lambda: _CHEST,
         refused="expected 8 labels, one for each image; choose others by --label-column or --labels-from",
     ),
-    "ChestMNIST without labels": Collection(
-        lambda: {"chestmnist.npz": npz(train_images=_X, train_labels=np.zeros((8, 14), np.uint8))},
-        (),
-        settings=("none", "", ""),
-    ),
+    "ChestMNIST without labels": Collection(lambda: _CHEST, (), choice=LabelChoice("none")),
     "MedMNIST in 3D": Collection(
         lambda: {"organmnist3d.npz": npz(train_images=np.zeros((8, 12, 12, 12), np.uint8))},
         refused="with 1, 3 or 4 channels, last",
@@ -415,26 +372,18 @@ COLLECTIONS: dict[str, Collection] = {
         },
         ("0", "1"),
     ),
-    "Parquet with truth values": Collection(
-        lambda: {"x.parquet": parquet(image=[image(n % 2, n) for n in range(8)], label=[n % 2 == 1 for n in range(8)])},
-        ("false", "true"),
-    ),
+    "Parquet with truth values": Collection(lambda: photos(label=[n % 2 == 1 for n in range(8)]), ("false", "true")),
     "Parquet with several labels": Collection(
-        lambda: {"x.parquet": parquet(image=[image(0, n) for n in range(8)], labels=[[0, 1]] * 8)},
+        lambda: photos(labels=[[0, 1]] * 8),
         refused="has label [0, 1], expected text or a whole number for each image; choose another field by",
     ),
     "Parquet with a breed": Collection(
-        lambda: {"x.parquet": parquet(image=[image(n % 2, n) for n in range(8)], breed=[*CLASSES] * 4)},
+        lambda: photos(breed=[*CLASSES] * 4),
         (),
         said="no labels of x.parquet are read; if one of breed has them",
     ),
     "previews beside Parquet": Collection(
-        lambda: {
-            "assets/a.png": image(0, 0),
-            "data/train.parquet": parquet(
-                image=[image(n % 2, n) for n in range(200)], label=[n % 2 for n in range(200)]
-            ),
-        },
+        lambda: {"assets/a.png": image(0, 0), **photos(label=[0, 1] * 100)},
         ("0", "1"),
         (200,),
         said="Parquet files, which are read, and PNG, JPEG or WebP images, which are not",
@@ -464,7 +413,7 @@ COLLECTIONS: dict[str, Collection] = {
     "x_train.npy": Collection(lambda: {"x_train.npy": npy(_X), "y_train.npy": npy(_Y)}, ("0", "1")),
     "CIFAR-10": Collection(
         lambda: {
-            "cifar-10-python.tar": tar(
+            "cifar-10-python.tar": tarred(
                 {
                     "cifar-10-batches-py/data_batch_1": cifar(8, "labels"),
                     "cifar-10-batches-py/test_batch": cifar(2, "labels"),
@@ -487,8 +436,9 @@ COLLECTIONS: dict[str, Collection] = {
     ),
     "SVHN": Collection(
         lambda: {
-            "train_32x32.mat": mat(X=np.stack([np.stack([x] * 3, -1) for x in _X], -1), y=_Y[:, None] + 1),
-            "test_32x32.mat": mat(X=np.stack([np.stack([x] * 3, -1) for x in _X[:2]], -1), y=_Y[:2, None] + 1),
+            f"{split}_32x32.mat": mat(X=np.stack([_X[:count].transpose(1, 2, 0)] * 3, 2), y=_Y[:count, None] + 1)
+            for split, count in _COUNTS.items()
+            if split != "val"
         },
         ("1", "2"),
         (8, 0, 2),

@@ -5,7 +5,7 @@ import gzip
 import io
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from components.core.sources.files import SourceFile
 from components.core.storage.json_values import typed
 from components.preprocess import rows
 from components.preprocess.attempt_files import AttemptFiles
+from components.preprocess.formats.labels import BY_NAME, LabelChoice
 from components.preprocess.formats.survey import Part, Survey, read, survey
 from components.preprocess.placement import Plan
 from components.preprocess.rows import Outcome
@@ -46,11 +47,20 @@ def framed_example(image: bytes, label: int) -> bytes:
     return tfrecord.framed_examples(np.frombuffer(image, np.uint8)[None], np.array([label])).tobytes()
 
 
-def read_source(source: Path | str, content: bytes | None = None) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
+def write_files(folder: Path, files: Mapping[str, bytes]) -> Path:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def read_source(
+    source: Path | str, content: bytes | None = None, choice: LabelChoice = BY_NAME
+) -> tuple[Survey, list[tuple[str, str, int, bytes]]]:
     """Survey a source, a file of this content if any; return its images in order too, read as workers read them."""
     if content is not None:
         Path(source).write_bytes(content)
-    source_survey = survey(str(source), source_listing.contents(str(source)).listing)
+    source_survey = survey(str(source), source_listing.contents(str(source), label_file=choice.file).listing, choice)
     as_json = json.dumps([{type(part).__name__: part} for part in source_survey.parts], default=vars)
     parts = typed(list[Part], json.loads(as_json), "", signed=True)
     return source_survey, [image[:4] for part in parts for image in read(part)]

@@ -72,6 +72,7 @@ def test_anything_is_a_message_or_is_refused_in_words(text: str) -> None:
         assert isinstance(parsed.parameters, dict)
         return
     assert reported.startswith("executor_input ")
+    assert reported.isprintable()
 
 
 @pytest.mark.parametrize(

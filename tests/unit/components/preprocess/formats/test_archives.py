@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.formats import archives, survey
-from tests.inputs.sources import read_source, stored
+from tests.inputs.formats import entry, tarred, zipped
+from tests.inputs.sources import read_source, stored, write_files
 
 FILES = {
     "cats/1.png": b"one",
@@ -25,30 +26,6 @@ FILES = {
     "dogs/3.webp": b"",
     "dogs/4.png": random.Random(0).randbytes(700),
 }
-
-
-def zipped(files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", method) as archive:
-        for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name), content, method)
-    return packed.getvalue()
-
-
-def entry(name: str, size: int = 0, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
-    info = tarfile.TarInfo(name)
-    info.size, info.type, info.linkname = size, kind, target
-    return info
-
-
-def tarred(files: dict[str, bytes], form: int = tarfile.GNU_FORMAT, *others: tarfile.TarInfo) -> bytes:
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", format=form) as archive:
-        for name, content in files.items():
-            archive.addfile(entry(name, len(content)), io.BytesIO(content))
-        for other in others:
-            archive.addfile(other)
-    return packed.getvalue()
 
 
 PACKERS = {
@@ -90,10 +67,8 @@ def test_an_archive_is_read_as_the_folder_that_was_packed(
     prefix = "Train/" if split_folders else ""
     files = {prefix + name: content for name, content in {**files, "b/b.png": b"b", "c/c.png": b"c"}.items()}
     packed.write_bytes(PACKERS[packer]({top + name: content for name, content in files.items()}))
-    for name, content in files.items():
-        for path in (folder / "in" / name, folder / "within" / top / name):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+    for place in ("in", f"within/{top}"):
+        write_files(folder / place, files)
     try:
         expected = described(folder / "in")
     except DataError:  # images within class folders and beside them, or within splits and beside them

@@ -16,8 +16,9 @@ from components.preprocess.formats import label_files
 from components.preprocess.formats.label_files import Row, Table
 from components.preprocess.formats.labels import BY_NAME
 from components.preprocess.formats.survey import survey
-from tests.inputs.sources import read_source
-from tests.unit.components.preprocess.formats.test_archives import PACKERS, tarred, zipped
+from tests.inputs.formats import tarred, zipped
+from tests.inputs.sources import read_source, write_files
+from tests.unit.components.preprocess.formats.test_archives import PACKERS
 
 TWO = {"00000/img00000000.png": b"0", "00000/img00000001.png": b"1"}
 AB = {"a/1.png": b"1", "b/2.png": b"2"}
@@ -30,13 +31,6 @@ def stylegan_file(labels: object) -> bytes:
 
 def metadata(rows: dict[str, object]) -> bytes:
     return "\n".join(json.dumps({"file_name": name, "label": label}) for name, label in rows.items()).encode()
-
-
-def written(folder: Path, files: dict[str, bytes]) -> Path:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    return folder
 
 
 def described(source: Path) -> tuple[list[str], list[tuple[str, int]]]:
@@ -91,7 +85,7 @@ CASES: dict[str, tuple[dict[str, bytes], list[str], list[int | tuple[str, int]]]
 def test_a_folder_and_an_archive_of_it_have_the_same_labels(tmp_path: Path, name: str, packer: str) -> None:
     files, classes, places = CASES[name]
     if packer == "folder":
-        source = written(tmp_path / "source", files)
+        source = write_files(tmp_path / "source", files)
     else:
         source = tmp_path / packer
         source.write_bytes(PACKERS[packer](files))
@@ -124,7 +118,7 @@ def test_a_folder_and_an_archive_of_it_have_the_same_labels(tmp_path: Path, name
     ],
 )
 def test_files_that_are_wrong_are_refused(tmp_path: Path, name: str, content: bytes, words: str) -> None:
-    folder = written(tmp_path, {"1.png": b"1", name: content})
+    folder = write_files(tmp_path, {"1.png": b"1", name: content})
     with pytest.raises(DataError, match=words if ".*" in words else re.escape(words)):
         survey(str(folder))
 
@@ -133,8 +127,8 @@ def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(label_files, "LARGEST_FILE", 20)
     table = b"file,label\n" + bytes(10)
     for source in (
-        written(tmp_path / "folder", {"1.png": b"1", "labels.csv": table}),
-        written(tmp_path / "packed", {"x.zip": zipped({"1.png": b"1", "labels.csv": table})}),
+        write_files(tmp_path / "folder", {"1.png": b"1", "labels.csv": table}),
+        write_files(tmp_path / "packed", {"x.zip": zipped({"1.png": b"1", "labels.csv": table})}),
     ):
         with pytest.raises(DataError, match=r"labels\.csv .* 20 bytes"):
             survey(str(source))

@@ -1,7 +1,5 @@
 """Parquet files of images: which columns are read, and every way in which they can be wrong."""
 
-import io
-import json
 import re
 import subprocess
 import sys
@@ -18,18 +16,10 @@ from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.preprocess.formats.survey import survey
+from tests.inputs.formats import parquet
 from tests.inputs.sources import picture, read_source
 
 IMAGES = [picture(number) for number in range(9)]
-
-
-def written(features: dict[str, Any] | None = None, **columns: Any) -> bytes:
-    table = pyarrow.table(columns)
-    if features is not None:
-        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(table, file, row_group_size=4)
-    return file.getvalue()
 
 
 def structs(images: list[bytes | None]) -> list[dict[str, Any] | None]:
@@ -69,7 +59,7 @@ def test_the_description_of_datasets_decides(tmp_path: Path) -> None:
         "coarse": {"_type": "ClassLabel", "names": ["all"]},
     }
     other = [b"not an image"] * 3
-    content = written(features, image=other, fine=[2, 0, 2], photo=IMAGES[:3], coarse=[0] * 3)
+    content = parquet(features, image=other, fine=[2, 0, 2], photo=IMAGES[:3], coarse=[0] * 3)
     surveyed, read = read_source(tmp_path / "x.parquet", content)
     assert [content for *_, content in read] == IMAGES[:3]
     assert (surveyed.classes, [label for _, _, label, _ in read]) == (["ant", "cow"], [1, 0, 1])
@@ -78,9 +68,9 @@ def test_the_description_of_datasets_decides(tmp_path: Path) -> None:
 def test_splits_are_recognized_by_names_and_classes_are_of_all_files(tmp_path: Path) -> None:
     (tmp_path / "val").mkdir()
     for name, labels in (("train-00000-of-00001", ["b", "a"]), ("test-00000-of-00001", ["c"]), ("val/x", ["a"])):
-        (tmp_path / f"{name}.parquet").write_bytes(written(image=IMAGES[: len(labels)], label=labels))
+        (tmp_path / f"{name}.parquet").write_bytes(parquet(image=IMAGES[: len(labels)], label=labels))
     (tmp_path / "train-empty.parquet").write_bytes(
-        written(image=pyarrow.array([], pyarrow.binary()), label=pyarrow.array([], pyarrow.string()))
+        parquet(image=pyarrow.array([], pyarrow.binary()), label=pyarrow.array([], pyarrow.string()))
     )
     surveyed, read = read_source(tmp_path)
     assert (surveyed.counts, surveyed.classes) == ({"test": 1, "train": 2, "validation": 1}, ["a", "b", "c"])
@@ -90,7 +80,7 @@ def test_splits_are_recognized_by_names_and_classes_are_of_all_files(tmp_path: P
 
 
 def test_what_is_no_image_file_is_left_to_the_quarantine(tmp_path: Path) -> None:
-    _, read = read_source(tmp_path / "x.parquet", written(image=structs([IMAGES[0], b"<html>", None])))
+    _, read = read_source(tmp_path / "x.parquet", parquet(image=structs([IMAGES[0], b"<html>", None])))
     assert [content for *_, content in read] == [IMAGES[0], b"<html>", b""]
 
 
@@ -98,11 +88,11 @@ def test_of_a_value_that_is_too_large_no_more_is_kept_than_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pixels, "LARGEST_FILE", 1000)
-    _, read = read_source(tmp_path / "x.parquet", written(image=[IMAGES[0], bytes(5000)]))
+    _, read = read_source(tmp_path / "x.parquet", parquet(image=[IMAGES[0], bytes(5000)]))
     assert [len(content) for *_, content in read] == [len(IMAGES[0]), 1001]
 
 
-WHOLE = written(image=IMAGES, label=[*range(9)])
+WHOLE = parquet(image=IMAGES, label=[*range(9)])
 
 
 @pytest.mark.parametrize(
@@ -110,13 +100,13 @@ WHOLE = written(image=IMAGES, label=[*range(9)])
     [
         (WHOLE[:-20], "x.parquet is damaged"),
         (b"PAR1" + bytes(200) + WHOLE[204:], "x.parquet is damaged"),
-        (written(label=[1]), ": label (int64)"),
-        (written(a=IMAGES[:1], b=IMAGES[:1]), "a (binary), b (binary); expected bytes"),
-        (written(image=[[0, 1]]), "image (list<"),
-        (written(image=structs([b"", IMAGES[0]])), "image of 0 bytes"),
-        (written(image=IMAGES[:2], label=[1, None]), "without one (x.parquet[1])"),
-        (written({"label": {"_type": "ClassLabel", "names": ["a"]}}, image=IMAGES[:1], label=[1]), "label 1, and"),
-        (written(image=pyarrow.array([], pyarrow.binary())), "no images"),
+        (parquet(label=[1]), ": label (int64)"),
+        (parquet(a=IMAGES[:1], b=IMAGES[:1]), "a (binary), b (binary); expected bytes"),
+        (parquet(image=[[0, 1]]), "image (list<"),
+        (parquet(image=structs([b"", IMAGES[0]])), "image of 0 bytes"),
+        (parquet(image=IMAGES[:2], label=[1, None]), "without one (x.parquet[1])"),
+        (parquet({"label": {"_type": "ClassLabel", "names": ["a"]}}, image=IMAGES[:1], label=[1]), "label 1, and"),
+        (parquet(image=pyarrow.array([], pyarrow.binary())), "no images"),
     ],
 )
 def test_what_cannot_be_used_is_refused(tmp_path: Path, content: bytes, words: str) -> None:
@@ -127,10 +117,10 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path, content: bytes, words: s
 @pytest.mark.parametrize(
     ("one", "other", "words"),
     [
-        (written(image=IMAGES[:1], label=["a"]), written(image=IMAGES[:1], label=[1]), "text and others"),
+        (parquet(image=IMAGES[:1], label=["a"]), parquet(image=IMAGES[:1], label=[1]), "text and others"),
         (
-            written({"label": {"_type": "ClassLabel", "names": ["a"]}}, image=IMAGES[:1], label=[0]),
-            written({"label": {"_type": "ClassLabel", "names": ["b"]}}, image=IMAGES[:1], label=[0]),
+            parquet({"label": {"_type": "ClassLabel", "names": ["a"]}}, image=IMAGES[:1], label=[0]),
+            parquet({"label": {"_type": "ClassLabel", "names": ["b"]}}, image=IMAGES[:1], label=[0]),
             "in different ways",
         ),
     ],
