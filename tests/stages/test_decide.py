@@ -44,12 +44,11 @@ def location(tmp_path: Path, judged: tuple[Path, Path]) -> Path:
     return tmp_path / "registry"
 
 
-def published(judged: tuple[Path, Path], registry: Path | str, checkpoint: Path | str) -> str:
-    """Publish in a registry with the recipe of `config`, and return the recipe."""
+def published(judged: tuple[Path, Path], registry: Path | str, checkpoint: Path | str) -> None:
+    """Publish in a registry with the recipe of `config`."""
     recipe = str(decide.run(config(registry)).parameters["recipe"])
     inputs = {"model": judged[0], "evaluation": judged[1], "registry": registry, "checkpoint": checkpoint}
     publish.run(PublishConfig(recipe=recipe, **{name: str(value) for name, value in inputs.items()}))
-    return recipe
 
 
 def config(folder: Path | str, **changes: str) -> DecideConfig:
@@ -156,16 +155,13 @@ def test_a_version_that_was_published_without_its_checkpoint_starts_no_training(
 def test_a_registry_and_a_checkpoint_in_a_bucket(judged: tuple[Path, Path], bucket: Server) -> None:
     location, checkpoint = "gs://b/runs/registry", "gs://b/runs/checkpoints/step-0000000020"
     assert decided(location)[0] == "RUN"
-    recipe = published(judged, location, checkpoint)
+    published(judged, location, checkpoint)
     assert decided(location)[0] == "SKIP"
     asked = config(location, start_from="champion", refresh="yes")
     with pytest.raises(ConfigError, match=f"version 1 is gone from {checkpoint}; "):
         decide.run(asked)
     buckets.create(f"{checkpoint}/{checkpoints.MANIFEST}", b"{}")
     assert decide.run(asked).parameters["initial_checkpoint"] == checkpoint
-    buckets.put(f"{location}/versions/1/{Recipe.FILE}", (b"%s" % recipe.encode()).replace(b'"20"', b'"30"'))
-    with pytest.raises(DataError, match=r"is damaged: recipe\.json"):
-        decide.run(config(location))
 
 
 def test_nothing_heavy_is_imported(tmp_path: Path) -> None:

@@ -132,15 +132,6 @@ def test_a_first_publication_that_dies_is_finished_by_the_same_command(bench: Be
         assert bench.contents(location) == whole, at
 
 
-def test_a_champion_that_is_damaged_is_refused(bench: Bench) -> None:
-    location = bench.started()
-    bench.second.publish(location)
-    objects = bench.server.objects[location.split("/")[2]]
-    del objects[f"{NAME}/versions/2/saved_model.pb"]
-    with pytest.raises(DataError, match=r"is damaged: saved_model\.pb"):
-        registry.read_champion(location)
-
-
 def test_what_may_not_be_written_is_reported(bench: Bench) -> None:
     location = bench.started()
     bench.server.deny("storage.objects.create", f"{NAME}/versions/")
