@@ -65,15 +65,6 @@ def test_idx_files(idx_folder: Path, numbers: tuple[np.ndarray, np.ndarray], tmp
     assert content(Path(result["dataset_uri"])).keys() == listed
 
 
-def test_one_content_on_every_local_runner_and_from_run_to_run(idx_folder: Path, tmp_path: Path) -> None:
-    options = ["", "--runner=DirectRunner", "--direct_num_workers=2 --direct_running_mode=multi_threading"]
-    folders = [tmp_path / str(number) for number in range(len(options))]
-    results = [run(idx_folder, folder, beam_options=words) for folder, words in zip(folders, options, strict=True)]
-    assert len({result["dataset_digest"] for result in results}) == 1
-    contents = [content(Path(result["dataset_uri"])) for result in results]
-    assert contents[0] == contents[1] == contents[2]
-
-
 def test_digits_are_those_of_scikit_learn(tmp_path: Path) -> None:
     from sklearn.datasets import load_digits
 
