@@ -1,14 +1,10 @@
 """Every kind of garbage is of the right form and differs from real images; the proof `garbage` judges it."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import scipy.ndimage
 
-from components.core.artifacts.evaluations import HOLD, PROMOTE, REJECT
-from tests.proofs import garbage
-from tests.proofs.garbage_kinds.kinds import KIND, KINDS, Kind
+from tests.proofs.garbage_kinds.kinds import KINDS, Kind
 from tests.proofs.garbage_kinds.sets import Pictures
 
 COUNT = 200
@@ -46,34 +42,3 @@ def test_garbage_has_the_form_of_real_images_and_changes_more_with_its_strength(
             if not kind.name.startswith(UNORDERED):
                 assert changes == sorted(changes)
     assert kind.required or kind.name == "missing part of a class"  # which no strength makes noticeable
-
-
-@pytest.mark.parametrize(
-    "name", ["next class", "noise images", "copies", "brighter", "blur", "stripes", "text", "noise"]
-)
-def test_no_strength_changes_nothing(name: str) -> None:
-    assert _change(KIND[name], 0, GRAY) == 0
-
-
-def test_kinds_are_left_out_where_there_are_no_colors_or_no_classes() -> None:
-    unlabeled = dataclasses.replace(GRAY, train_labels=np.zeros_like(GRAY.train_labels))
-    assert not KIND["channels swapped"].fits(GRAY)
-    assert not KIND["missing classes"].fits(unlabeled)
-    assert all(kind.fits(COLOR) for kind in KINDS)
-    assert len(KIND) == len(KINDS)
-
-
-def test_the_proof_finds_garbage_that_is_promoted_and_real_images_that_are_not(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    verdicts = {0.4: PROMOTE, 0.7: HOLD, 1: PROMOTE, 2: REJECT}
-    rows = [
-        {"kind": "blur", "strength": strength, "images": 2000, "verdict": verdict}
-        for strength, verdict in verdicts.items()
-    ]
-    rows.append({"kind": garbage.REAL.name, "strength": 0, "images": 2000, "verdict": HOLD})
-    assert garbage.violations(rows, [garbage.REAL, KIND["blur"]], [2000]) == [
-        "other real images, 0: promoted 0 of 1 times with 2,000 test images",
-        "blur, 1: promoted 1 of 1 times with 2,000 test images",
-    ]
-    assert "2 / 2 |" in capsys.readouterr().out
