@@ -7,7 +7,7 @@ A package is the YAML of a `PipelineSpec` (pipeline_spec.proto of Kubeflow Pipel
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,40 +19,48 @@ _INPUT = re.compile(r"\$\.inputs\.parameters\['([^']+)'\]")
 _CONDITION = re.compile(r"inputs\.parameter_values\['([^']+)'\] == '([^'\\]*)'")
 
 
-class Constant(NamedTuple):
-    value: Any  # in the package
+class Resolver(NamedTuple):
+    """What sources are looked up in: the pipeline's parameters, and the outputs of finished tasks."""
+
+    parameters: Mapping[str, Any]
+    outputs: Mapping[str, Mapping[str, Any]]  # by task; grows while the pipeline runs
+    run: Mapping[str, str]  # values of placeholders such as `$.pipeline_job_name`
+
+    def inputs(self, task: "Task") -> dict[str, Any]:
+        return {name: source(self) for name, source in task.inputs.items()}
+
+    def is_met(self, task: "Task") -> bool:
+        return all(source(self) == value for source, value in task.conditions)
 
 
-class Parameter(NamedTuple):
-    name: str  # among those of the pipeline
+Source = Callable[[Resolver], Any]
+Condition = tuple[Source, str]  # a task runs only if the source has this value
 
 
-class Output(NamedTuple):
-    """An output parameter of a task."""
-
-    task: str
-    name: str
+def final_status(_: Resolver) -> None:
+    """Stand for the outcome of the tasks before an exit handler, which the caller knows."""
 
 
-class FinalStatus(NamedTuple):
-    """Outcome of the tasks before an exit handler."""
+def _constant(value: Any) -> Source:
+    return lambda _: value
 
 
-class Text(NamedTuple):
-    """A text with placeholders: inputs, each with its source, and values of the run."""
-
-    text: str
-    sources: Mapping[str, "Source"]
+def _parameter(name: str) -> Source:
+    return lambda resolver: resolver.parameters[name]
 
 
-Source = Constant | Parameter | Output | FinalStatus | Text
+def _output(task: str, name: str) -> Source:
+    return lambda resolver: resolver.outputs[task][name]
 
 
-class Condition(NamedTuple):
-    """A task runs only if the source has this value."""
+def _text(text: str, sources: Mapping[str, Source]) -> Source:
+    """Return a text with placeholders: inputs, each with its source, and values of the run."""
 
-    source: Parameter | Output
-    value: str
+    def filled(resolver: Resolver) -> str:
+        values = {name: source(resolver) for name, source in sources.items()}
+        return _filled(text, {**resolver.run, **_by_placeholder(values)})
+
+    return filled
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -89,7 +97,9 @@ def read(text: str | bytes) -> Package:
         if "defaultValue" in definition
     }
     types = {name: definition["parameterType"] for name, definition in definitions.items()}
-    return Package(defaults, types, _tasks(spec, spec["root"], {name: Parameter(name) for name in definitions}, (), ()))
+    return Package(
+        defaults, types, _tasks(spec, spec["root"], {name: _parameter(name) for name in definitions}, (), ())
+    )
 
 
 def _tasks(
@@ -108,26 +118,21 @@ def _tasks(
     for key in TopologicalSorter({key: specs[key].get("dependentTasks", []) for key in specs}).static_order():
         spec = specs[key]
         component = package["components"][spec["componentRef"]["name"]]
-        sources, definitions = _inputs(spec, scope), component.get("inputDefinitions", {}).get("parameters", {})
+        definitions = component.get("inputDefinitions", {}).get("parameters", {})
+        sources = _inputs(spec, scope, definitions)
         assert definitions.keys() <= sources.keys()  # Kubeflow's backend fills in no default of a component
         before = (*needs, *(task.name for other in spec.get("dependentTasks", []) for task in within[other]))
         conditions = (*when, *_conditions(spec, sources))
         if "dag" in component:
             within[key] = _tasks(package, component, sources, before, conditions)
             continue
-        inputs = {}
-        for name, definition in definitions.items():
-            source = sources[name]
-            if isinstance(source, Constant):
-                source = Constant(typed(source.value, definition["parameterType"]))
-            inputs[name] = source
         outputs = component.get("outputDefinitions", {})
         retries = spec.get("retryPolicy", {"maxRetryCount": 0, "backoffDuration": "0s"})
         exit_handler = spec.get("triggerPolicy", {}).get("strategy") == "ALL_UPSTREAM_TASKS_COMPLETED"
         task = Task(
             name=key,
             container=package["deploymentSpec"]["executors"][component["executorLabel"]]["container"],
-            inputs=inputs,
+            inputs={name: sources[name] for name in definitions},
             outputs={name: kind["parameterType"] for name, kind in outputs.get("parameters", {}).items()},
             artifacts={name: kind["artifactType"] for name, kind in outputs.get("artifacts", {}).items()},
             needs=before,
@@ -141,7 +146,7 @@ def _tasks(
     return tuple(task for tasks in within.values() for task in tasks)
 
 
-def _inputs(spec: dict[str, Any], scope: Mapping[str, Source]) -> dict[str, Source]:
+def _inputs(spec: dict[str, Any], scope: Mapping[str, Source], definitions: Mapping[str, Any]) -> dict[str, Source]:
     messages = spec.get("inputs", {}).get("parameters", {})
     sources: dict[str, Source] = {}
     # Constants last: their placeholders name the other inputs.
@@ -150,14 +155,14 @@ def _inputs(spec: dict[str, Any], scope: Mapping[str, Source]) -> dict[str, Sour
             case {"componentInputParameter": inner}:
                 sources[name] = scope[inner]
             case {"taskOutputParameter": {"producerTask": producer, "outputParameterKey": output}}:
-                sources[name] = Output(producer, output)
+                sources[name] = _output(producer, output)
             case {"taskFinalStatus": _}:
-                sources[name] = FinalStatus()
+                sources[name] = final_status
             case {"runtimeValue": {"constant": str(text)}} if _PLACEHOLDER.search(text):
                 names = [match[1] for match in map(_INPUT.fullmatch, _PLACEHOLDER.findall(text)) if match]
-                sources[name] = Text(text, {name: sources[name] for name in names})
+                sources[name] = _text(text, {name: sources[name] for name in names})
             case {"runtimeValue": {"constant": value}}:
-                sources[name] = Constant(value)
+                sources[name] = _constant(typed(value, definitions[name]["parameterType"]))
             case other:
                 raise AssertionError(f"unknown source of {name}: {other}")
     return sources
@@ -168,41 +173,7 @@ def _conditions(spec: dict[str, Any], inputs: Mapping[str, Source]) -> Iterator[
     if text is not None:
         comparison = _CONDITION.fullmatch(text)
         assert comparison, text
-        source = inputs[comparison[1]]
-        assert isinstance(source, Parameter | Output)
-        yield Condition(source, comparison[2])
-
-
-class Resolver:
-    """Looks up inputs in the pipeline's parameters and the outputs of finished tasks."""
-
-    def __init__(
-        self,
-        parameters: Mapping[str, Any],
-        outputs: Mapping[str, Mapping[str, Any]],  # by task; grows while the pipeline runs
-        run: Mapping[str, str],  # values of placeholders such as `$.pipeline_job_name`
-    ) -> None:
-        self._parameters, self._outputs, self._run = parameters, outputs, run
-
-    def inputs(self, task: Task) -> dict[str, Any]:
-        return {name: self.value(source) for name, source in task.inputs.items()}
-
-    def is_met(self, task: Task) -> bool:
-        return all(self.value(condition.source) == condition.value for condition in task.conditions)
-
-    def value(self, source: Source) -> Any:
-        match source:
-            case Constant(value):
-                return value
-            case Parameter(name):
-                return self._parameters[name]
-            case Output(task, name):
-                return self._outputs[task][name]
-            case FinalStatus():
-                return None  # the caller knows it
-            case Text(text, sources):
-                values = {name: self.value(inner) for name, inner in sources.items()}
-                return _filled(text, {**self._run, **_by_placeholder(values)})
+        yield inputs[comparison[1]], comparison[2]
 
 
 def command(task: Task, executor_input: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from pipeline.local import values
 from pipeline.local.values import Values
 from pipeline.profiles.targets import KFP
 from tests.fakes.kubeflow import interpreter
-from tests.fakes.kubeflow.interpreter import FinalStatus, Resolver
+from tests.fakes.kubeflow.interpreter import Resolver, final_status
 from tests.unit.pipeline.packages import DIGESTS, PROFILES, package_of
 
 STEPS = {step.stage: step for step in step_table.STEPS}
@@ -72,7 +72,7 @@ def test_a_package_gives_what_the_local_runner_gives(profile: str, decision: str
         if all(need in outputs for need in step.needs if not step.always):
             holds = resolver.is_met(task)
             assert holds == (not resolved.unmet_condition(step))
-            status = {key for key, source in task.inputs.items() if isinstance(source, FinalStatus)}
+            status = {key for key, source in task.inputs.items() if source is final_status}
             assert status == ({step.row.status} if step.row.status else set())
             inputs = {key: value for key, value in resolver.inputs(task).items() if key not in status}
             assert inputs == resolved.inputs(step)

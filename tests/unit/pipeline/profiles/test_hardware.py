@@ -17,7 +17,7 @@ from pipeline.profiles.kubernetes import SHARED_MEMORY, KubernetesStage
 from pipeline.profiles.profile_values import Retries, Toleration
 from pipeline.profiles.targets import KFP, VERTEX
 from tests.fakes.kubeflow import interpreter
-from tests.fakes.kubeflow.interpreter import Constant
+from tests.fakes.kubeflow.interpreter import Resolver
 from tests.unit.pipeline.packages import DIGESTS
 from tests.unit.pipeline.profiles.contents import V6E, gpus, parse, refusal, tpu, train_profile
 
@@ -179,4 +179,4 @@ def test_workers_get_what_the_profile_gives_train_and_the_pod_that_waits_for_the
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "runs"}
     assert [*pod["nodeSelector"]] == ["cloud.google.com/gke-spot"]
     embed = next(task for task in interpreter.read(package).tasks if task.name == "embed")
-    assert embed.inputs["accelerator"] == Constant("cpu")
+    assert embed.inputs["accelerator"](Resolver({}, {}, {})) == "cpu"
