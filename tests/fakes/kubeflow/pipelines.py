@@ -35,11 +35,12 @@ def read(name: str, text: bytes) -> Spec:
     if len(pipelines) != 1 or len(platforms) > 1 or len(pipelines) + len(platforms) != len(documents):
         raise internal("Failed to parse the pipeline: unknown template format: pipeline spec is invalid")
     spec = {"pipeline_spec": pipelines[0], "platform_spec": platforms[0]} if platforms else pipelines[0]
-    _check(pipelines[0], platforms[0] if platforms else {})
+    check(pipelines[0], platforms[0] if platforms else {})
     return spec
 
 
-def _check(pipeline: Spec, platform: Spec) -> None:
+def check(pipeline: Spec, platform: Spec) -> None:
+    """Refuse what is no pipeline, or no settings of a platform, by Kubeflow's messages."""
     try:
         spec = json_format.ParseDict(pipeline, pipeline_spec_pb2.PipelineSpec())
         json_format.ParseDict(platform, pipeline_spec_pb2.PlatformSpec())

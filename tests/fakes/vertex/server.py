@@ -20,7 +20,9 @@ from google.cloud.aiplatform_v1.types import schedule as schedules
 from google.longrunning import operations_pb2
 from google.protobuf import any_pb2, empty_pb2, json_format
 from google.rpc import code_pb2
-from kfp.pipeline_spec import pipeline_spec_pb2
+
+from tests.fakes.kubeflow import pipelines
+from tests.fakes.kubeflow.requests import Refusal
 
 # Vertex names resources by the project's number, for any form of request.
 PROJECT_NUMBER = "123456789012"
@@ -29,7 +31,6 @@ _RUNNING = ("PIPELINE_STATE_PENDING", "PIPELINE_STATE_RUNNING", "PIPELINE_STATE_
 _ENDED = ("PIPELINE_STATE_SUCCEEDED", "PIPELINE_STATE_FAILED", "PIPELINE_STATE_CANCELLED")
 _LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
-_TYPES = {"STRING": str, "NUMBER_INTEGER": float, "NUMBER_DOUBLE": float, "BOOLEAN": bool}
 
 
 class Refused(Exception):
@@ -273,26 +274,15 @@ def _check_job(job: pipeline_job.PipelineJob) -> None:
     _require(len(job.display_name) <= 128, "display_name must have at most 128 characters")
     for name, value in job.labels.items():
         _require(_LABEL.fullmatch(name) and _LABEL_VALUE.fullmatch(value), f"label {name}={value}")
-    raw = pipeline_job.PipelineJob.pb(job)
-    content = json_format.MessageToDict(raw)
-    try:
-        spec = json_format.ParseDict(content.get("pipelineSpec", {}), pipeline_spec_pb2.PipelineSpec())
-    except json_format.ParseError as error:
-        raise Refused(grpc.StatusCode.INVALID_ARGUMENT, f"pipeline_spec: {error}") from None
-    is_pipeline = spec.deployment_spec.fields and spec.schema_version == "2.1.0"
-    _require(is_pipeline, "pipeline_spec is no pipeline of schema 2.1.0")
+    content = json_format.MessageToDict(pipeline_job.PipelineJob.pb(job))
     runtime = content.get("runtimeConfig", {})
     folder = runtime.get("gcsOutputDirectory", "")
     _require(folder.startswith("gs://"), "runtime_config.gcs_output_directory must be in Cloud Storage")
-    parameters = runtime.get("parameterValues", {})
-    definitions = content["pipelineSpec"]["root"].get("inputDefinitions", {}).get("parameters", {})
-    unknown = parameters.keys() - definitions.keys()
-    _require(not unknown, f"parameters {unknown} are not the pipeline's")
-    for name, definition in definitions.items():
-        _require(name in parameters or definition.get("isOptional"), f"parameter {name} is required")
-        kind = definition["parameterType"]
-        if name in parameters:
-            _require(isinstance(parameters[name], _TYPES[kind]), f"parameter {name} must be {kind}")
+    try:
+        pipelines.check(content.get("pipelineSpec", {}), {})
+        pipelines.check_run(content["pipelineSpec"], runtime.get("parameterValues", {}), version=(0, 0))
+    except Refusal as refusal:
+        raise Refused(grpc.StatusCode.INVALID_ARGUMENT, refusal.message) from None
 
 
 def _job_matches(job: pipeline_job.PipelineJob, wanted: str) -> bool:
