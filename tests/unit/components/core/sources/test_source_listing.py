@@ -82,6 +82,7 @@ def test_a_bucket_is_fingerprinted_by_its_listing_alone(photos: Server) -> None:
     assert contents.summary == "3 images, 0.0 MB"
     assert not [request for request in photos.requests if "/o/" in request.path]  # none asked for by itself
     assert [*source_listing.list_source("gs://photos/pets").files][1].location == "gs://photos/pets/dogs/2.JPG"
+    assert [file.name for file in source_listing.list_source("gs://photos/pets/d*/*.JPG").files] == ["dogs/2.JPG"]
     buckets.put("gs://photos/pets/dogs/2.JPG", b"another")
     assert source_listing.contents("gs://photos/pets").fingerprint != contents.fingerprint
 

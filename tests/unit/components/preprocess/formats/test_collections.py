@@ -1,4 +1,4 @@
-"""Collections and what people report are read right, or refused with the next step."""
+"""Collections and what people report are read right, or refused with the next step; in a bucket as in a folder."""
 
 import io
 import logging
@@ -10,7 +10,9 @@ import pytest
 from PIL import Image
 
 from components.core.errors import DataError
+from components.core.storage import buckets
 from components.preprocess.formats.survey import Survey
+from tests.fakes.gcs.server import Server
 from tests.inputs.collections import COLLECTIONS, level
 from tests.inputs.sources import read_source, write_files
 
@@ -24,9 +26,10 @@ def gray(content: bytes, survey_of: Survey) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", COLLECTIONS)
-def test_a_collection(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_collection(tmp_path: Path, gcs: Server, name: str, caplog: pytest.LogCaptureFixture) -> None:
     collection = COLLECTIONS[name]
-    source = write_files(tmp_path / "source", collection.files())
+    files = collection.files()
+    source = write_files(tmp_path / "source", files)
     caplog.set_level(logging.INFO)
     if collection.refused:
         with pytest.raises(DataError, match=re.escape(collection.refused)):
@@ -41,3 +44,11 @@ def test_a_collection(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixtur
         assert label == -1 or abs(np.median(gray(content, result)) - level(label)) < 10, image_name
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert [bool(warnings), any(collection.said in message for message in warnings)] == [bool(collection.said)] * 2
+    gcs.create_bucket("photos")
+    for path, content in files.items():
+        buckets.put(f"gs://photos/{path}", content)
+    only_file = "".join(path for path in files if len(files) == 1 and "/" not in path)
+    remote, fetched = read_source(f"gs://photos/{only_file}", choice=collection.choice)
+    assert sorted(fetched) == sorted(images)
+    for part in ("kind", "counts", "classes", "stored"):
+        assert getattr(remote, part) == getattr(result, part)
