@@ -1,26 +1,32 @@
-"""Tests for training in bfloat16: what stays float32, and how far the rest deviates."""
+"""Training in bfloat16: what stays float32, how far the rest deviates, and when workers choose or keep it."""
+
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.networks import gan
-from components.train import losses
+from components.core.distributed.coordination import Agreement
+from components.core.networks import gan, precision
+from components.train import loop, losses
 from components.train.config import TrainConfig
 from components.train.step import WganStep, network_of
+from tests.inputs import artifacts
 
 IMAGE = ImageShape(28, 28, 1)
+HERE = tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
-def make(precision: str) -> WganStep:
+def make(number: str) -> WganStep:
     config = TrainConfig(dataset="unused", checkpoints="unused", batch_size=16, latent_size=16, base_filters=16)
-    return WganStep(config, network_of(config, IMAGE), tf.distribute.OneDeviceStrategy("/cpu:0"), precision)
+    return WganStep(config, network_of(config, IMAGE), HERE, number)
 
 
-def penalty_and_gradient(precision: str) -> tuple[float, np.ndarray]:
+def penalty_and_gradient(number: str) -> tuple[float, np.ndarray]:
     random = np.random.default_rng(0)
-    critic = gan.build_critic(gan.NetworkConfig(IMAGE, 16, 32), seed=1, precision=precision)
+    critic = gan.build_critic(gan.NetworkConfig(IMAGE, 16, 32), seed=1, precision=number)
     # Weights large enough for the penalty to matter.
     for variable in critic.trainable_variables:
         variable.assign(random.normal(size=variable.shape) * 0.06)
@@ -60,3 +66,48 @@ def test_all_that_is_kept_is_float32_and_one_step_is_near() -> None:
     assert {value.dtype for value in right.values()} == {tf.float32}
     for name in left:
         np.testing.assert_allclose(right[name], left[name], rtol=0.02, atol=2e-3)
+
+
+class BesideFloat32(Agreement):
+    """An agreement with another worker that chose float32."""
+
+    def largest(self, value: int) -> int:
+        return max(value, 1)
+
+
+def chosen(made_with: dict[str, Any] | None, workers: Agreement | None = None, **settings: Any) -> precision.Precision:
+    """Return the precision of a training, new or resumed from a checkpoint with this `made_with`."""
+    config = TrainConfig(dataset="unused", checkpoints="unused", **settings)
+    checkpoint = None if made_with is None else (Path("unused"), artifacts.checkpoint(5, made_with=made_with))
+    return loop.common_precision(config, checkpoint, workers or Agreement(HERE, None))
+
+
+AUTO = {"precision": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("flag", "made_with", "settings", "expected"),
+    [
+        ("amx_bf16", {"precision": "float32"}, AUTO, "float32"),
+        ("avx512f", {"precision": "bfloat16"}, AUTO, "bfloat16"),
+        ("amx_bf16", {"precision": "float32"}, {"precision": "bfloat16"}, "bfloat16"),  # which is set
+        ("amx_bf16", {}, AUTO, "bfloat16"),  # from before precision was recorded
+        ("amx_bf16", None, AUTO, "bfloat16"),
+        ("avx512f", None, AUTO, "float32"),
+        ("avx512_bf16", None, AUTO, "float32"),
+        ("amx_bf16", None, {**AUTO, "reproducibility": "exact"}, "float32"),
+    ],
+)
+def test_auto_is_bfloat16_with_amx_but_a_resumed_training_keeps_its_precision_and_exact_is_float32(
+    flag: str,
+    made_with: dict[str, Any] | None,
+    settings: dict[str, Any],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(precision, "cpu_flags", lambda: [flag])
+    assert chosen(made_with, **settings).name == expected
+
+
+def test_one_worker_with_float32_is_enough() -> None:
+    assert chosen({"precision": "bfloat16"}, BesideFloat32(HERE, None), **AUTO).name == "float32"

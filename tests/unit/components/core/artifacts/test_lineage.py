@@ -1,4 +1,4 @@
-"""Tests for lineage.py: recomputed digests, fields outside them, and refusals."""
+"""Lineages: recomputed digests, fields outside them, and refusals; also of evaluations and embeddings."""
 
 import dataclasses
 import json
@@ -12,6 +12,7 @@ from components.core.errors import DataError
 from components.core.reporting import lineage_table
 from components.core.stage import cache_key, provenance
 from components.core.storage import atomic_files
+from components.evaluate import inputs
 from tests.inputs import artifacts
 
 
@@ -71,3 +72,40 @@ def test_a_lineage_of_something_else_is_refused(evaluation: Path) -> None:
     describe(evaluation)  # a verdict that names the changed file
     with pytest.raises(DataError, match=r"is of checkpoint .*, but .* was judged"):
         lineage.read(evaluation, evaluations.Manifest.of(evaluation))
+
+
+EVALUATION = artifacts.evaluation(
+    files=dict.fromkeys(
+        (evaluations.METRICS, evaluations.SAMPLES, evaluations.REPORT, evaluations.LINEAGE, evaluations.TRAINING), "0"
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        (evaluations.METRICS, True),
+        (evaluations.SAMPLES, True),
+        (evaluations.REPORT, False),
+        (evaluations.LINEAGE, False),
+        (evaluations.TRAINING, False),
+    ],
+)
+def test_the_digest_is_of_what_was_found_not_of_the_record(name: str, counts: bool) -> None:
+    other = dataclasses.replace(EVALUATION, files={**EVALUATION.files, name: "1"})
+    assert (other.digest != EVALUATION.digest) == counts
+
+
+def manifest(outcome: str, **changes: Any) -> embeddings.Manifest:
+    checks = [{"check": name, "passed": name != "blur 2"} for name in ("blur 1", "blur 2")]
+    certificate = {"outcome": outcome, "images": 100, "checks": checks}
+    return artifacts.embedding(**{"class_count": 2, "test_accuracy": 0.9, "certificate": certificate, **changes})
+
+
+def test_one_that_failed_its_certificate_is_refused_with_the_checks_and_what_to_change() -> None:
+    for outcome in (embeddings.PASSED, embeddings.TOO_FEW):
+        inputs._require_certified("there", manifest(outcome))
+    for digest, remedy in (("", "classifier_epochs"), ("e" * 64, "another custom_embedding")):
+        with pytest.raises(DataError, match=f"^embedding there .* blur 2; .*{remedy}") as raised:
+            inputs._require_certified("there", manifest(embeddings.FAILED, custom_embedding_digest=digest))
+        assert "blur 1" not in str(raised.value)
