@@ -134,9 +134,23 @@ def _emnist() -> Files:
     }
 
 
-def _renamed(content: bytes, old: str, new: bytes) -> bytes:
-    """Return a zip file with other bytes in place of a name of as many."""
-    return content.replace(old.encode(), new)
+def _zip(name: str, encoded: bytes) -> Files:
+    """Return a zip file with a class whose name is encoded, into as many bytes as this name has."""
+    return {"a.zip": zipped(images("{name}/{number}.png", classes=("ant", name))).replace(name.encode(), encoded)}
+
+
+def _samples(name: str, *ends: str) -> Files:
+    """Return a shard of WebDataset: for each sample pictures by their endings, and a file with the class."""
+    files = {
+        f"{name}{n}.{end}": b"%d" % (n % 2) if end == "cls" else image(n % 2, n)
+        for n in range(8)
+        for end in (*ends, "cls")
+    }
+    return {"train-000.tar": tarred(files)}
+
+
+def _pixel_table(pictures: np.ndarray, header: str = "") -> bytes:
+    return table((",".join(map(str, picture.ravel())) for picture in pictures), header, "{label},{name}", (0, 1))
 
 
 COLLECTIONS: dict[str, Collection] = {
@@ -254,51 +268,16 @@ COLLECTIONS: dict[str, Collection] = {
             "labels.csv": table((f"{_NFC}{n}.png" for n in range(8)), "file,label"),
         }
     ),
-    "UTF-8 in a zip": Collection(
-        lambda: {
-            "a.zip": _renamed(
-                zipped(images("{name}/{number}.png", classes=("cafXX", "dog"))), "cafXX", "caf\u00e9".encode()
-            )
-        },
-        ("caf\u00e9", "dog"),
-    ),
-    "GBK in a zip": Collection(
-        lambda: {
-            "a.zip": _renamed(
-                zipped(images("{name}/{number}.png", classes=("dog", "XXXX"))), "XXXX", "\u732b\u72d7".encode("gbk")
-            )
-        },
-        ("dog", "\u00e8\\xb9\\xb7"),
-    ),
+    "UTF-8 in a zip": Collection(lambda: _zip("cafXX", "caf\u00e9".encode()), ("ant", "caf\u00e9")),
+    "GBK in a zip": Collection(lambda: _zip("XXXX", "\u732b\u72d7".encode("gbk")), ("ant", "\u00e8\\xb9\\xb7")),
     # Samples and arrays.
-    "WebDataset with dots": Collection(
-        lambda: {
-            "train-000.tar": tarred(
-                {
-                    f"22.{n}.{end}": image(n % 2, n) if end == "png" else b"%d" % (n % 2)
-                    for n in range(8)
-                    for end in ("png", "cls")
-                }
-            )
-        },
-        ("0", "1"),
-    ),
+    "WebDataset with dots": Collection(lambda: _samples("22.", "png"), ("0", "1")),
     "masks": Collection(
         lambda: images("{name}/a ({number}).png") | images("{name}/a ({number})_mask.png"),
         said="left out 8 images that are masks",
     ),
     "WebDataset with masks": Collection(
-        lambda: {
-            "train-000.tar": tarred(
-                {
-                    f"{n}.{end}": image(n % 2, n) if end != "cls" else b"%d" % (n % 2)
-                    for n in range(8)
-                    for end in ("jpg", "seg.png", "cls")
-                }
-            )
-        },
-        ("0", "1"),
-        said="left out 8 images that are masks",
+        lambda: _samples("", "jpg", "seg.png"), ("0", "1"), said="left out 8 images that are masks"
     ),
     "Petals": Collection(lambda: {"00-12x12-8.tfrec": examples("class", (0, 1))}, ("0", "1")),
     "TFRecord without the first label": Collection(
@@ -447,24 +426,9 @@ COLLECTIONS: dict[str, Collection] = {
         lambda: {"x.mat": b"\x89HDF\r\n\x1a\n" + bytes(500)}, refused="version 7.3; save it by `save -v7`"
     ),
     "MNIST as CSV": Collection(
-        lambda: {
-            "train.csv": table(
-                (",".join(map(str, x.ravel())) for x in _X),
-                "label," + ",".join(f"pixel{n}" for n in range(144)),
-                "{label},{name}",
-                (0, 1),
-            )
-        },
-        ("0", "1"),
+        lambda: {"train.csv": _pixel_table(_X, "label," + ",".join(f"pixel{n}" for n in range(144)))}, ("0", "1")
     ),
-    "EMNIST as CSV": Collection(
-        lambda: {
-            "emnist-balanced-train.csv": table(
-                (",".join(map(str, x.T.ravel())) for x in _X), "", "{label},{name}", (0, 1)
-            )
-        },
-        ("0", "1"),
-    ),
+    "EMNIST as CSV": Collection(lambda: {"emnist-balanced-train.csv": _pixel_table(_X.transpose(0, 2, 1))}, ("0", "1")),
     "a table without pixels": Collection(
         lambda: {"train.csv": b"id,breed\n1,cat\n"},
         refused="no single array of images, but id, breed; save images as PNG files",
