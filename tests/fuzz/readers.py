@@ -40,10 +40,10 @@ class Reader(NamedTuple):
     """The reader of one kind of file."""
 
     read: Callable[[Path, bytes], Any]  # may write below the folder; asserts the invariants of every result
-    error: type[Exception]  # raised for an invalid file
     seeds: Callable[[], Iterable[bytes]]  # whole files
     # Whether a damaged file may be read as the second value, if the whole one was the first.
     faithful: Callable[[Any, Any], bool] = lambda whole, damaged: True
+    error: type[Exception] = DataError  # raised for an invalid file
 
 
 def outcome(reader: Reader, folder: Path, content: bytes) -> Any:
@@ -126,44 +126,11 @@ def read_image(folder: Path, content: bytes) -> Any:
     return decoded
 
 
-def seeds_of_idx() -> Iterator[bytes]:
-    images, labels = _idx(2, 2, 2), _idx(3)
-    yield from (images, labels, gzip.compress(images, mtime=0), gzip.compress(labels, mtime=0))
-
-
+_gzipped = functools.partial(gzip.compress, mtime=0)
 _PIXELS, _KINDS = np.arange(8, dtype=np.uint8).reshape(2, 2, 2), np.arange(2)
-
-
-def seeds_of_npz() -> Iterator[bytes]:
-    for compressed, kind in ((False, np.uint8), (True, np.uint16)):
-        yield npz(compressed, x_train=np.zeros((2, 2, 2), kind), y_train=_KINDS)
-
-
-def seeds_of_matlab() -> Iterator[bytes]:
-    for compressed in (False, True):
-        yield mat(compressed, X=_PIXELS.transpose(1, 2, 0), y=_KINDS)
-
-
-def seeds_of_cifar() -> Iterator[bytes]:
-    data = np.arange(2 * 3072, dtype=np.uint8).reshape(2, 3072)
-    for labels in ([0, 1], _KINDS):
-        yield pickle.dumps({b"data": data, b"labels": labels}, protocol=2)
-
-
 _MEMBERS = {"a/é.png": b"one", "b/2.png": b"two" * 9, "labels.csv": b"file,label\n"}  # one needs a pax header
-
-
-def seeds_of_zip() -> Iterator[bytes]:
-    yield from (zipped(_MEMBERS, method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))
-
-
-def seeds_of_tar() -> Iterator[bytes]:
-    yield tarred(_MEMBERS, tarfile.PAX_FORMAT)[:-2048]  # without padding
-
-
-def seeds_of_packed_tar() -> Iterator[bytes]:
-    for content in seeds_of_tar():
-        yield from (gzip.compress(content, mtime=0), bz2.compress(content))
+_TAR = tarred(_MEMBERS, tarfile.PAX_FORMAT)[:-2048]  # without padding
+_RECORDS = b"".join(framed_example(b"\xff\xd8\xff", label) for label in (0, 1))
 
 
 def seeds_of_parquet() -> Iterator[bytes]:
@@ -171,16 +138,6 @@ def seeds_of_parquet() -> Iterator[bytes]:
     yield parquet(None, "none", image=[b"\xff\xd8\xff", b"\xff\xd8\xffb"], label=[0, 1])
     structs = [{"bytes": b"\xff\xd8\xff", "path": None}, {"bytes": b"", "path": "a"}]
     yield parquet(image=structs, label=["a", "b"])
-
-
-def seeds_of_tfrecord() -> Iterator[bytes]:
-    content = b"".join(framed_example(b"\xff\xd8\xff", label) for label in (0, 1))
-    yield from (content, gzip.compress(content, mtime=0))
-
-
-def seeds_of_example() -> Iterator[bytes]:
-    yield framed_example(b"\x89PNG\r\n\x1a\n", 3)[12:-4]
-    yield framed_example(b"\xff\xd8\xff", -1)[12:-4]
 
 
 def seeds_of_image() -> Iterator[bytes]:
@@ -196,44 +153,76 @@ def seeds_of_image() -> Iterator[bytes]:
         yield file.getvalue()
 
 
-def seeds_of_png() -> Iterator[bytes]:
-    """Yield PNG files without chunks that a decoder may ignore."""
-    for name, case in CASES.items():
-        if name.startswith(("PNG, 8 bit", "PNG, 16 bit", "PNG, 1 bit")):
-            yield case.make()
+def _stack(kind: str, name: str, seeds: Callable[[], Iterable[bytes]], **others: Any) -> Reader:
+    return Reader(functools.partial(read_stack, kind, name), seeds, **others)
 
 
 def _labels(name: str, *seeds: bytes) -> Reader:
-    return Reader(functools.partial(read_labels, name), DataError, lambda: seeds)
+    return Reader(functools.partial(read_labels, name), lambda: seeds)
 
 
 READERS = {
-    "idx": Reader(read_idx, DataError, seeds_of_idx, _have_same_sizes),
-    "npz": Reader(functools.partial(read_stack, source_listing.ARRAYS, "x.npz"), DataError, seeds_of_npz, operator.eq),
-    "mat": Reader(functools.partial(read_stack, source_listing.MATLAB, "x.mat"), DataError, seeds_of_matlab),
-    "cifar": Reader(functools.partial(read_stack, source_listing.CIFAR, "data_batch_1"), DataError, seeds_of_cifar),
-    "pixel_table": Reader(
-        functools.partial(read_stack, source_listing.PIXEL_TABLES, "x.csv"),
-        DataError,
+    "idx": Reader(
+        read_idx,
+        lambda: (pack(_idx(*sides)) for pack in (bytes, _gzipped) for sides in ([2, 2, 2], [3])),
+        _have_same_sizes,
+    ),
+    "npz": _stack(
+        source_listing.ARRAYS,
+        "x.npz",
+        lambda: (npz(kind == "u2", x_train=np.zeros((2, 2, 2), kind), y_train=_KINDS) for kind in ("u1", "u2")),
+        faithful=operator.eq,
+    ),
+    "mat": _stack(
+        source_listing.MATLAB,
+        "x.mat",
+        lambda: (mat(compressed, X=_PIXELS.transpose(1, 2, 0), y=_KINDS) for compressed in (False, True)),
+    ),
+    "cifar": _stack(
+        source_listing.CIFAR,
+        "data_batch_1",
+        lambda: (
+            pickle.dumps({b"data": np.arange(6144, dtype=np.uint8).reshape(2, 3072), b"labels": labels}, protocol=2)
+            for labels in ([0, 1], _KINDS)
+        ),
+    ),
+    "pixel_table": _stack(
+        source_listing.PIXEL_TABLES,
+        "x.csv",
         lambda: (b"label,pixel0,pixel1,pixel2,pixel3\n3,0,1,2,255\n4,9,9,9,9\n", b"1,0,1,2,3\n0,4,5,6,7\n"),
     ),
     # A flip in a zip file's directory may hide a member. One in the content of a plain tar file is not noticed.
-    "zip": Reader(read_archive, DataError, seeds_of_zip, faithful=lambda whole, damaged: set(damaged) <= set(whole)),
-    "tar": Reader(read_archive, DataError, seeds_of_tar, _have_same_sizes),
-    "packed_tar": Reader(read_archive, DataError, seeds_of_packed_tar, faithful=operator.eq),
-    "tfrecord": Reader(
-        functools.partial(read_stack, source_listing.TFRECORDS, "x.tfrecord"),
-        DataError,
-        seeds_of_tfrecord,
-        lambda whole, damaged: damaged == whole[: len(damaged)],  # a cut between two records is no damage
+    "zip": Reader(
+        read_archive,
+        lambda: (zipped(_MEMBERS, method) for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)),
+        lambda whole, damaged: set(damaged) <= set(whole),
     ),
-    "example": Reader(read_example, DataError, seeds_of_example),
+    "tar": Reader(read_archive, lambda: (_TAR,), _have_same_sizes),
+    "packed_tar": Reader(read_archive, lambda: (_gzipped(_TAR), bz2.compress(_TAR)), operator.eq),
+    "tfrecord": _stack(
+        source_listing.TFRECORDS,
+        "x.tfrecord",
+        lambda: (_RECORDS, _gzipped(_RECORDS)),
+        faithful=lambda whole, damaged: damaged == whole[: len(damaged)],  # a cut between two records is no damage
+    ),
+    "example": Reader(
+        read_example,
+        lambda: (
+            framed_example(image, label)[12:-4] for image, label in ((b"\x89PNG\r\n\x1a\n", 3), (b"\xff\xd8\xff", -1))
+        ),
+    ),
     # Values have no checksums, and a flip in a schema may rename a column.
-    "parquet": Reader(functools.partial(read_stack, source_listing.PARQUET, "x.parquet"), DataError, seeds_of_parquet),
+    "parquet": _stack(source_listing.PARQUET, "x.parquet", seeds_of_parquet),
     "labels": _labels("labels.csv", b"file,label\na.png,cat\n", b'file,label,split\n"a, b.png",,test\n'),
     "stylegan": _labels("dataset.json", b'{"labels": [["a/1.png", 3], ["b.png", 0]]}', b'{"labels": null}'),
     "metadata.jsonl": _labels("metadata.jsonl", b'{"file_name": "a", "label": 1}\n{"file_name": "b", "label": "c"}'),
     "metadata.csv": _labels("metadata.csv", b'file_name,text,label\na.png,"a, b",1\n'),
-    "image": Reader(read_image, pixels.UndecodableImage, seeds_of_image),
-    "png": Reader(read_image, pixels.UndecodableImage, seeds_of_png, faithful=lambda whole, damaged: False),
+    "image": Reader(read_image, seeds_of_image, error=pixels.UndecodableImage),
+    # Without chunks that a decoder may ignore.
+    "png": Reader(
+        read_image,
+        lambda: (CASES[name].make() for name in CASES if name.startswith(("PNG, 8 bit", "PNG, 16 bit", "PNG, 1 bit"))),
+        lambda whole, damaged: False,
+        pixels.UndecodableImage,
+    ),
 }
