@@ -29,7 +29,6 @@ from components.train.monitoring import limits
 from components.train.monitoring.metrics_writer import MetricsWriter
 from components.train.monitoring.monitor import Monitor
 from components.train.monitoring.watchdog import Watchdog
-from components.train.rollback import Rollbacks
 from components.train.step import NETWORKS, WganStep, network_of
 
 log = logging.getLogger(__name__)
@@ -134,7 +133,7 @@ class Session:
         labeled = zip(splits, labels.by_split, strict=True)
         self._monitor = Monitor(written_folder, config, self._wgan, labels.counts, *labeled)
         self._uploads = uploads.Uploads(self._location, sends=workers.is_chief)
-        self._rollbacks, self._window_steps = Rollbacks(config), limits.window_steps(config)
+        self._rollbacks, self._window_steps = rollback.Rollbacks(config), limits.window_steps(config)
         hardware = {**environment.of(strategy, precision.name), "precision_reason": precision.reason}
         recorded = {name: getattr(config, name) for name in (*ON_RECORD, "minutes")}
         self._made_with = provenance.made_with("train", **hardware, **recorded)

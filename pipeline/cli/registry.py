@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from components.core.artifacts import datasets, evaluations, lineage
-from components.core.artifacts.lineage import Lineage
 from components.core.errors import DataError
 from components.core.registry import registry
 from components.core.registry.registry import Champion, Version
@@ -90,7 +89,7 @@ def _read_champion(location: str) -> Champion:
 
 
 @contextlib.contextmanager
-def _version_details(location: str, number: int) -> Iterator[tuple[Version, Lineage, Champion, Path]]:
+def _version_details(location: str, number: int) -> Iterator[tuple[Version, lineage.Lineage, Champion, Path]]:
     """Yield a version, its lineage, the champion, and the folder of its evaluation; name a missing value."""
     champion = _read_champion(location)
     version = registry.read_version(location, number, champion)

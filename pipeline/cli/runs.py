@@ -13,8 +13,6 @@ from components.core.storage.location import Location
 from pipeline import tables, verbs
 from pipeline.local import garbage, history, overview
 from pipeline.local.display import relative
-from pipeline.local.history import PastRun
-from pipeline.local.overview import Overview
 
 log = logging.getLogger("pipeline")
 
@@ -40,7 +38,7 @@ def _root(parsed: argparse.Namespace) -> Location:
     return Location.of(parsed.root).resolved()
 
 
-def _overview(parsed: argparse.Namespace) -> Overview:
+def _overview(parsed: argparse.Namespace) -> overview.Overview:
     """Return the runs under the root; `DataError` if there are none."""
     root_overview = overview.read(_root(parsed))
     if not root_overview.runs:
@@ -99,7 +97,7 @@ def _collect(root: Location, keep: int, yes: bool) -> None:
     print(f"\nremoved: {in_all}")
 
 
-def _show(root_overview: Overview, run: PastRun) -> None:
+def _show(root_overview: overview.Overview, run: history.PastRun) -> None:
     facts: dict[str, object] = {
         "run": run.number,
         "began": f"{run.began} UTC",

@@ -4,8 +4,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from components.core import errors
-from components.core.errors import ConfigError
+from components.core.errors import OK, ConfigError
 from components.core.stage import cli
 from pipeline import tables, verbs
 from pipeline.cluster import apply, backends
@@ -75,7 +74,7 @@ def _run(parsed: argparse.Namespace) -> int:
             print(next(lines, f"{target}: nothing to change"), flush=True)
             for line in lines:
                 print(line, flush=True)
-    return errors.OK
+    return OK
 
 
 def _diff(servers: list[_Place], exit_code: bool) -> int:
@@ -89,7 +88,7 @@ def _diff(servers: list[_Place], exit_code: bool) -> int:
             for schedule in change.superseded:
                 waits = f"; it waits for {', '.join(schedule.active_runs)} to end" if schedule.active_runs else ""
                 print(f"  {schedule.schedule_id} will be deleted{waits}")
-    return DIFFERENT if needed and exit_code else errors.OK
+    return DIFFERENT if needed and exit_code else OK
 
 
 def _list(servers: list[_Place], has_file: bool) -> None:

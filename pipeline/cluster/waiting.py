@@ -4,8 +4,7 @@ import datetime
 import logging
 import time
 
-from components.core import errors
-from components.core.errors import TransientError
+from components.core.errors import OK, TransientError
 from components.core.reporting.text import duration
 from pipeline.cluster import backend
 from pipeline.cluster.backend import RunStatus, Server, StageStatus
@@ -14,7 +13,7 @@ log = logging.getLogger("pipeline")
 
 FAILED, CANCELED, TIMED_OUT = 1, 3, 4
 EXIT_CODES = {
-    **{backend.SUCCEEDED: errors.OK, backend.SKIPPED: errors.OK},
+    **{backend.SUCCEEDED: OK, backend.SKIPPED: OK},
     **{backend.FAILED: FAILED, backend.CANCELED: CANCELED},
 }
 EXIT_CODES_HELP = (

@@ -6,15 +6,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from components.core import errors
 from components.core.artifacts import checkpoint_manifest, datasets, embeddings, models
 from components.core.artifacts.manifest import Manifest
-from components.core.errors import DataError
+from components.core.errors import DataError, line_of
 from components.core.stage import cache_key, cli
 from components.core.storage import buckets
-from pipeline.local import history
 from pipeline.local.containers import Executor
-from pipeline.local.history import PastRun, TaskState
+from pipeline.local.history import PastRun, TaskState, results
 from pipeline.local.values import Unknown
 from pipeline.step_table import Step
 
@@ -45,10 +43,10 @@ def look_up(runs: Sequence[PastRun], step: Step, inputs: dict[str, Any], executo
     def certain(parts: dict[str, Any]) -> dict[str, Any]:
         return {**parts, "inputs": {name: value for name, value in parts["inputs"].items() if name not in unknown}}
 
-    results = history.results(runs, step.stage)
-    alike = [task for task in results if certain(task.parts) == certain(parts)]
+    earlier = results(runs, step.stage)
+    alike = [task for task in earlier if certain(task.parts) == certain(parts)]
     if not alike:
-        changed = cache_key.differences(certain(results[-1].parts), certain(parts)) if results else []
+        changed = cache_key.differences(certain(earlier[-1].parts), certain(parts)) if earlier else []
         return result, "; ".join(changed) or "it has not been run yet"
     if unknown:
         return result, ""
@@ -57,7 +55,7 @@ def look_up(runs: Sequence[PastRun], step: Step, inputs: dict[str, Any], executo
     try:
         kind.fetch(uri, digest, whole=not buckets.is_uri(uri))
     except (DataError, OSError) as error:
-        return result, errors.line_of(error)
+        return result, line_of(error)
     # Libraries or the image, as far as both runs name them.
     before = {name: value for name, value in alike[-1].maker.items() if name in result.maker}
     changed = cache_key.changes(before, {name: result.maker[name] for name in before})

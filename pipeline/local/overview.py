@@ -7,9 +7,8 @@ import os
 import secrets
 from pathlib import Path
 
-from components.core import errors
 from components.core.artifacts import evaluations
-from components.core.errors import StageError
+from components.core.errors import StageError, describe_os_error, line_of
 from components.core.registry import registry
 from components.core.reporting.text import duration
 from components.core.storage import atomic_files
@@ -42,7 +41,7 @@ def read(root: Location) -> Overview:
     try:
         version = registry.read_pointer(root / "registry").champion.version
     except (StageError, OSError) as error:
-        log.warning("no champion is shown: %s", errors.line_of(error))
+        log.warning("no champion is shown: %s", line_of(error))
         version = 0
     return Overview(runs, registry.version_location(root / "registry", version).path if version else None)
 
@@ -61,7 +60,7 @@ def write(overview: Overview) -> None:
             _link(root / "champion", overview.champion / registry.EVALUATION, overview.champion, None)
         atomic_files.write_file(root / PAGE, _page(overview).encode())
     except OSError as error:
-        log.warning("%s and the links beside it are not up to date: %s", root / PAGE, errors.describe_os_error(error))
+        log.warning("%s and the links beside it are not up to date: %s", root / PAGE, describe_os_error(error))
 
 
 def changes(run: PastRun) -> str:

@@ -7,14 +7,13 @@ from components.core import stages
 from components.core.errors import StageError
 from components.core.stage.executor import RUN_INPUTS
 from components.core.storage.location import LocationLike
-from pipeline import step_table
 from pipeline.local import cache, estimates, history, processes
 from pipeline.local.containers import Executor
 from pipeline.local.display import Display
 from pipeline.local.history import SKIPPED, UNCHANGED, PastRun
 from pipeline.local.runner import run_stage
 from pipeline.local.values import Unknown, Values
-from pipeline.step_table import Step
+from pipeline.step_table import NAME, Step
 
 RUNS, MAYBE = "runs", "perhaps"
 
@@ -35,7 +34,7 @@ def plan(steps: Sequence[Step], parameters: dict[str, Any], root: LocationLike, 
     Raises `StageError`, with the exit code of the stage, if the source cannot be read.
     """
     # A value with the run's own name is never kept, so any name will do.
-    values = Values(parameters, f"{step_table.NAME}-next")
+    values = Values(parameters, f"{NAME}-next")
     past = history.read(root)
     planned = []
     for step in steps:

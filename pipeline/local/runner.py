@@ -22,15 +22,13 @@ from components.core import errors, stages
 from components.core.errors import StageError
 from components.core.stage import run_notes, signals
 from components.core.stage.executor import RUN_INPUTS
-from components.core.stage.run_notes import Note
 from components.core.storage.location import Location
-from pipeline import step_table
 from pipeline.local import cache, estimates, history, processes
 from pipeline.local.containers import Executor
 from pipeline.local.display import Display
 from pipeline.local.history import DONE, FAILED, INTERRUPTED, NOT_RUN, RUNNING, SKIPPED, UNCHANGED, WAITING, TaskState
 from pipeline.local.values import Values, executor_input, read_outputs
-from pipeline.step_table import Step
+from pipeline.step_table import NAME, Step
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +55,7 @@ class Run:
         self._past = history.read(run_history.root)
         self._estimate = functools.partial(estimates.of, runs=self._past, parameters=parameters)
         self.interrupted_by, self._deadline = 0, math.inf  # the signal that ended the run, 0 for none
-        self._values = Values(parameters, f"{step_table.NAME}-{run_history.number:04d}")
+        self._values = Values(parameters, f"{NAME}-{run_history.number:04d}")
         self._display = Display(step.stage for step in steps)
 
     def execute(self) -> int:
@@ -104,7 +102,7 @@ class Run:
             self._values.add(step, task.outputs)
             self._settle(step, UNCHANGED, reason)
             # A stage that is not run cannot write its note.
-            note = Note(stage=stage, state=run_notes.REUSED, outputs=task.outputs, exit_code=errors.OK)
+            note = run_notes.Note(stage=stage, state=run_notes.REUSED, outputs=task.outputs, exit_code=errors.OK)
             records, run = (str(inputs[name]) for name in RUN_INPUTS)
             run_notes.write(Location.of(records) / run, note)
             log.info("%s: reused: %s", stage, reason)

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from components.core.errors import StageError
-from pipeline import step_table
-from pipeline.step_table import Step
+from pipeline.step_table import Step, filled, names_in, values_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,18 +25,18 @@ class Values:
     def __init__(self, parameters: Mapping[str, Any], run_name: str) -> None:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         facts = {"id": run_name, "name": run_name, "created": now, "scheduled": now}
-        self._values = step_table.values_of(parameters, facts)
+        self._values = values_of(parameters, facts)
 
     def add(self, step: Step, outputs: Mapping[str, Any]) -> None:
         self._values[step.stage] = SimpleNamespace(**outputs)
 
     def of(self, wire: Any) -> Any:
         """Return the value of a template or a number; `Unknown` if a step that it names has not ended."""
-        for name in step_table.names_in(wire):
+        for name in names_in(wire):
             stage, _, output = name.partition(".")
             if stage not in self._values:
                 return Unknown(stage, output)
-        return step_table.filled(wire, self._values)
+        return filled(wire, self._values)
 
     def inputs(self, step: Step) -> dict[str, Any]:
         return {name: self.of(wire) for name, wire in step.inputs.items()}

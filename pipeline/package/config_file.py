@@ -8,9 +8,8 @@ from typing import Any
 
 import yaml
 
-from components.core import settings
 from components.core.errors import ConfigError
-from components.core.settings import Field
+from components.core.settings import Field, text_problems
 from pipeline.package import parameters
 from pipeline.profiles import yaml_files
 from pipeline.profiles.yaml_files import shown
@@ -52,7 +51,7 @@ def read(path: Path | None, fields: Mapping[str, Field], problems: list[str]) ->
             problems.append(f"{at} unknown setting {shown(place)}{meant}")
         elif not isinstance(node, yaml.ScalarNode):
             problems.append(f"{at} {place} must be one value, got a list or a mapping")
-        elif wrong := settings.text_problems(fields[name], node.value):
+        elif wrong := text_problems(fields[name], node.value):
             problems += [f"{at} {place.removesuffix(name)}{problem}" for problem in wrong]
         else:
             values[name] = node.value

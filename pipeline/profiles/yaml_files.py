@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from components.core import errors
-from components.core.errors import ConfigError
+from components.core.errors import ConfigError, describe_os_error
 
 # PyYAML raises others besides its own, for invalid tags and numbers.
 _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, OverflowError)
@@ -21,7 +20,7 @@ def read_bytes(path: Path, label: str, remedy: str = "") -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{label} cannot be read: {errors.describe_os_error(error)}{remedy}") from None
+        raise ConfigError(f"{label} cannot be read: {describe_os_error(error)}{remedy}") from None
 
 
 def load_all(text: bytes, label: str) -> list[Any]:

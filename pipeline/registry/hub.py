@@ -8,8 +8,7 @@ import yaml
 from components.core.artifacts import evaluations, models
 from components.core.artifacts.lineage import Lineage
 from components.core.errors import ConfigError
-from components.core.registry import registry
-from components.core.registry.registry import Version
+from components.core.registry.registry import EVALUATION, Version
 from components.core.storage import atomic_files
 
 CARD = "README.md"
@@ -30,7 +29,7 @@ def export(
     """
     if folder.exists():
         raise ConfigError(f"FOLDER is {folder}, which exists: name a new one")
-    judged = source / registry.EVALUATION
+    judged = source / EVALUATION
     numbers = atomic_files.read_json(judged / evaluations.METRICS, "evaluation")
     distance, labels = numbers["distance"], dict(numbers["names"])
     metrics = [

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from components.core.artifacts import lineage
-from components.core.artifacts.lineage import Lineage
+from components.core.artifacts.lineage import PARENTS, Lineage
 from components.core.registry.registry import Version
 from components.core.reporting.text import plain
 from components.core.stage import cache_key, provenance
@@ -89,7 +88,7 @@ def config(
 
 def _differences(version: Version, origin: Lineage) -> list[str]:
     """Return how code and libraries here differ from those that made a version."""
-    makers = {name: getattr(origin, name).get(digests.MADE_WITH, {}) for name in lineage.PARENTS}
+    makers = {name: getattr(origin, name).get(digests.MADE_WITH, {}) for name in PARENTS}
     makers |= {"evaluation": origin.made_with, "model": version.model.made_with}
     installed = provenance.library_versions()
     changed_code: list[str] = []

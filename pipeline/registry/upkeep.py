@@ -5,7 +5,6 @@ import dataclasses
 from components.core.artifacts import evaluations
 from components.core.errors import DataError, Superseded
 from components.core.registry import registry
-from components.core.registry.registry import Champion, Pointer
 from components.core.storage.buckets import Conflict
 from pipeline import tables
 
@@ -112,7 +111,7 @@ def nothing_published(location: str) -> DataError:
     return DataError(f"nothing has been published in {location} yet; run the pipeline with this registry")
 
 
-def _move(location: str, pointer: Pointer, champion: Champion) -> None:
+def _move(location: str, pointer: registry.Pointer, champion: registry.Champion) -> None:
     try:
         registry.move_champion(location, pointer, champion)
     except Conflict:

@@ -10,9 +10,8 @@ from pathlib import Path
 import tensorflow as tf
 
 from components.core import concurrent
-from components.core.distributed import cluster as workers
 from components.core.distributed import cuda
-from components.core.distributed.cluster import Cluster
+from components.core.distributed.cluster import Cluster, absence, meet
 from components.core.errors import ConfigError, TransientError, lines_of
 from components.core.settings import share_problem
 from components.core.stage.hardware import exact_problem, has_tpu
@@ -100,8 +99,8 @@ def _tpu(replicas: int, address: str) -> tf.distribute.Strategy:
             host, _, port = location.partition(":")
             if scheme != "grpc" or not host or not (port or "0").isdecimal():
                 raise ValueError(f"{url!r} is not grpc://HOST:PORT")
-            if absence := workers.absence(f"{host}:{port or _GRPC_PORT}"):
-                raise ValueError(f"nothing answers there: {absence}")
+            if problem := absence(f"{host}:{port or _GRPC_PORT}"):
+                raise ValueError(f"nothing answers there: {problem}")
         with _bounded(f"connecting to the TPU at {address!r}"):
             resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
             tf.config.experimental_connect_to_cluster(resolver)
@@ -174,7 +173,7 @@ def _workers(cluster: Cluster, replicas: int) -> tf.distribute.Strategy:
     experimental = tf.distribute.experimental
     implementations = experimental.CommunicationImplementation
     options = experimental.CommunicationOptions(implementation=implementations.NCCL if gpus else implementations.RING)
-    workers.meet(cluster)  # right before TensorFlow opens this process's port
+    meet(cluster)  # right before TensorFlow opens this process's port
     try:
         with _bounded(f"joining {cluster.size} workers"):
             return tf.distribute.MultiWorkerMirroredStrategy(resolver, options)

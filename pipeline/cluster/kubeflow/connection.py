@@ -13,8 +13,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.core import errors
-from components.core.errors import ConfigError
+from components.core.errors import ConfigError, describe_os_error
 from pipeline.cluster import redaction, refusals
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def _secret(name: str, path: str, variable: str = "") -> str:
         try:
             secret = Path(path).read_text(errors="replace").strip()
         except OSError as error:
-            raise ConfigError(f"{name} cannot be read: {errors.describe_os_error(error)}") from None
+            raise ConfigError(f"{name} cannot be read: {describe_os_error(error)}") from None
         if not secret:
             raise ConfigError(f"{name} must not be empty, and {path} is")
     if not secret.isascii() or not secret.isprintable():

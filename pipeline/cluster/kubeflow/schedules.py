@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from components.core.storage import digests
-from pipeline.cluster import backend
-from pipeline.cluster.backend import LiveSchedule, Schedule
+from pipeline.cluster.backend import ENDED, PERHAPS_CREATED, LiveSchedule, Schedule
 from pipeline.cluster.kubeflow.runs import KubeflowRuns
 
 # In a description, of which servers on MySQL keep 255 characters.
@@ -38,7 +37,7 @@ class KubeflowBackend(KubeflowRuns):
                     marked.append((recurring_run, mark))
             # All runs are read, because a fresh run has no state to filter by, and its experiment may be gone.
             for run in ask(client.runs.run_service_list_runs, "runs") if marked else ():
-                if run.recurring_run_id and run.state not in backend.ENDED:
+                if run.recurring_run_id and run.state not in ENDED:
                     active.setdefault(run.recurring_run_id, []).append(run.run_id)
             live, has = [], functools.cache(_reaches)
             for recurring_run, mark in marked:
@@ -72,7 +71,7 @@ class KubeflowBackend(KubeflowRuns):
             "no_catchup": not schedule.catch_up,
             **self.start_of(schedule.submission),
         }
-        with self.connection.explained(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
+        with self.connection.explained(f"create schedule {schedule.name}", PERHAPS_CREATED):
             return str(self._api.recurring_run_service_create_recurring_run(recurring_run=body).recurring_run_id)
 
     def pause(self, schedule_id: str) -> None:

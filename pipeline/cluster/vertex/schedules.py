@@ -9,8 +9,8 @@ import datetime
 import json
 from typing import Any
 
-from pipeline.cluster import backend, refusals
-from pipeline.cluster.backend import LiveSchedule, Schedule
+from pipeline.cluster import refusals
+from pipeline.cluster.backend import ENDED, PERHAPS_CREATED, LiveSchedule, Schedule
 from pipeline.cluster.vertex.connection import REQUEST_SECONDS, message
 from pipeline.cluster.vertex.runs import VertexRuns, job_content, utc
 
@@ -43,7 +43,7 @@ class VertexBackend(VertexRuns):
                     digest=_digest(schedule),
                     cron=schedule.cron,
                     next_run=utc(schedule.next_run_time) if enabled else None,
-                    active_runs=tuple(run.run_id for run in runs if run.state not in backend.ENDED),
+                    active_runs=tuple(run.run_id for run in runs if run.state not in ENDED),
                 )
             )
         return live
@@ -63,7 +63,7 @@ class VertexBackend(VertexRuns):
             "createPipelineJobRequest": {"parent": parent, "pipelineJob": job},
         }
         body = message("Schedule", content)
-        with refusals.vertex(f"create schedule {schedule.name}", backend.PERHAPS_CREATED):
+        with refusals.vertex(f"create schedule {schedule.name}", PERHAPS_CREATED):
             created = self._api.create_schedule(parent=parent, schedule=body, timeout=REQUEST_SECONDS)
             self._api.pause_schedule(name=created.name, timeout=REQUEST_SECONDS)
         return str(created.name.rpartition("/")[2])
