@@ -4,6 +4,8 @@ TensorFlow numbers functions and custom gradients by counters of the process, st
 fixed order, and adds a `fingerprint.pb` with a random part, which nothing needs.
 """
 
+import base64
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from google.protobuf.message import Message
+from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 from components.core.errors import DataError, lines_of
@@ -47,9 +49,12 @@ def canonical(saved_model: bytes) -> bytes:
     """Number functions and custom gradients of a SavedModel from 0 in order of creation, and sort everything."""
     model = saved_model_pb2.SavedModel.FromString(saved_model)
     for meta_graph in model.meta_graphs:
-        functions = meta_graph.graph_def.library.function
-        _rename(meta_graph, _renaming([function.signature.name for function in functions]))
-        gradients = meta_graph.graph_def.library.registered_gradients
+        rename = _renaming([function.signature.name for function in meta_graph.graph_def.library.function])
+        # In JSON, as names of functions stand in texts of many messages; bytes are base64, which looks like no name.
+        as_json = rename(json_format.MessageToJson(meta_graph, indent=None, ensure_ascii=False))
+        meta_graph.Clear()
+        json_format.ParseDict(json.loads(as_json, object_hook=_without_capture_number), meta_graph)
+        functions, gradients = meta_graph.graph_def.library.function, meta_graph.graph_def.library.registered_gradients
         types = {gradient.registered_op_type: f"CustomGradient-{rank}" for rank, gradient in enumerate(gradients)}
         for gradient in gradients:
             gradient.registered_op_type = types[gradient.registered_op_type]
@@ -74,34 +79,7 @@ def _renaming(names: list[str]) -> Callable[[str], str]:
     return lambda text: pattern.sub(lambda match: new_names[match[0]], text)
 
 
-def _rename(message: Message, rename: Callable[[str], str]) -> None:
-    for field, value in message.ListFields():
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            _rename_map(field.message_type, value, rename)
-        elif field.type == field.TYPE_MESSAGE:
-            for part in value if field.is_repeated else [value]:
-                _rename(part, rename)
-        elif field.type == field.TYPE_STRING:
-            if field.is_repeated:
-                value[:] = [rename(text) for text in value]
-            else:
-                setattr(message, field.name, rename(value))
-
-
-def _rename_map(entry: Any, values: Any, rename: Callable[[str], str]) -> None:
-    key_field, value_field = entry.fields_by_name["key"], entry.fields_by_name["value"]
-    holds_messages = value_field.type == value_field.TYPE_MESSAGE
-    if key_field.type == key_field.TYPE_STRING:
-        if holds_messages and _CAPTURE_NAME in values and values[_CAPTURE_NAME].s.isdigit():
-            del values[_CAPTURE_NAME]
-        for key in [key for key in values if rename(key) != key]:
-            if holds_messages:
-                values[rename(key)].CopyFrom(values[key])
-            else:
-                values[rename(key)] = values[key]
-            del values[key]
-    for key in list(values):
-        if holds_messages:
-            _rename(values[key], rename)
-        elif value_field.type == value_field.TYPE_STRING:
-            values[key] = rename(values[key])
+def _without_capture_number(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes of an operation without the number of the tensor that it captured, if they have it."""
+    number = base64.b64decode(attributes.get(_CAPTURE_NAME, {}).get("s", ""))
+    return {name: value for name, value in attributes.items() if name != _CAPTURE_NAME or not number.isdigit()}
