@@ -12,9 +12,12 @@ from pathlib import Path
 
 from components.core import errors, stages
 from components.core.errors import ConfigError, StageError
-from components.core.stage import cli
+from components.core.stage import cli, run_notes
+from components.core.storage.location import Location
+from components.record import run as record
+from components.record.config import RecordConfig
 from pipeline import tables, verbs
-from pipeline.cluster import backend, backends, run_records, waiting
+from pipeline.cluster import backend, backends, waiting
 from pipeline.cluster.backend import RunStatus, Server, Submission
 from pipeline.package import config_file, parameters, reader
 from pipeline.profiles.targets import KFP, TARGETS, VERTEX
@@ -78,7 +81,7 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.wait:
         return _wait(server, run_id, parsed.timeout, getattr(parsed, "json", False))
     if verb == "status":
-        _print_run(run_records.with_notes(server.status(run_id)), parsed.json)
+        _print_run(_with_notes(server.status(run_id)), parsed.json)
     return errors.OK
 
 
@@ -197,7 +200,7 @@ def _wait(server: Server, run_id: str, timeout: float | None, as_json: bool) -> 
     if run is None:
         log.error("run %s has not ended within %g seconds and continues: `%s` waits again", run_id, timeout, again)
         return waiting.TIMED_OUT
-    run = run_records.with_notes(run)
+    run = _with_notes(run)
     _print_run(run, as_json)
     code = waiting.EXIT_CODES[run.state]
     if run.state == backend.FAILED:
@@ -208,6 +211,49 @@ def _wait(server: Server, run_id: str, timeout: float | None, as_json: bool) -> 
     elif code:
         log.error("run %s was canceled", run_id)
     return code
+
+
+def _with_notes(run: RunStatus) -> RunStatus:
+    """Add what the stages noted, if this machine can reach the root; complete the record of a run that has ended.
+
+    The exit handler knows neither the run's name nor its times, and it may never have started.
+    """
+    # Servers give the reason with the stage: of the run Vertex says only that tasks failed, and Kubeflow nothing.
+    failed = [stage for stage in run.stages if stage.state == backend.FAILED and stage.message]
+    if run.state == backend.FAILED and failed:
+        run = dataclasses.replace(run, message="; ".join(f"{stage.name}: {stage.message}" for stage in failed))
+    root = run.parameters.get("root", "")
+    folder = Location.of(f"{root}/records") / run.run_id
+    try:
+        if not root or not folder.is_folder:
+            return run
+        notes = run_notes.read(folder)
+    except (OSError, StageError) as error:
+        log.warning("the notes of the run cannot be read: %s", errors.line_of(error))
+        return run
+    # The stage's own reason or summary; the server's stays for a stage that never began.
+    own = {note.stage: "; ".join(note.problems) for note in notes if note.state == run_notes.FAILED}
+    own |= {note.stage: str(note.outputs.get("summary", "")) for note in notes if note.stage not in own}
+    with_messages = [dataclasses.replace(stage, message=own.get(stage.name) or stage.message) for stage in run.stages]
+    run = dataclasses.replace(run, stages=tuple(with_messages))
+    if run.state not in backend.ENDED:
+        return run
+    times = {"created": run.created, "scheduled": run.scheduled}
+    config = RecordConfig(
+        records=folder.parent.uri,
+        run=run.run_id,
+        run_name=run.name,
+        **{name: f"{time:%Y-%m-%dT%H:%M:%SZ}" if time else "" for name, time in times.items()},
+        source=run.parameters.get("source", ""),
+        registry=f"{root}/registry",
+        status=json.dumps({"state": run.state, "error": {"message": run.message}}),
+    )
+    content = record.describe(config, notes)
+    try:
+        record.write(config, content)
+    except (OSError, StageError) as error:
+        log.warning("the record of the run cannot be completed: %s", errors.line_of(error))
+    return dataclasses.replace(run, state=content["state"], message=content["reason"])
 
 
 def _logs(server: Server, run_id: str, stage: str | None, follow: bool) -> int:
