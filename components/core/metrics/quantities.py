@@ -25,11 +25,6 @@ class Space:
     def is_custom(self) -> bool:
         return self.name not in (embeddings.CLASSIFIER, embeddings.UNTRAINED, embeddings.FAULTS)
 
-    @property
-    def shows_kinds(self) -> bool:
-        """Whether neighbors in it are images of a kind: not in that of faults, which says little else."""
-        return self.name != embeddings.FAULTS
-
 
 def spaces_of(names: Sequence[str]) -> list[Space]:
     """Return the spaces of an embedding, from their names, the most important first."""

@@ -17,11 +17,9 @@ def png_grid(images: np.ndarray, columns: int = 0) -> bytes:
     cells = images.repeat(factor, axis=1).repeat(factor, axis=2)
     count, height, width, channels = cells.shape
     columns = min(columns or math.ceil(math.sqrt(count)), count)
-    rows = math.ceil(count / columns)
-    sheet = np.full((rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, channels), 255, np.uint8)
-    for index, cell in enumerate(cells):
-        top, left = index // columns * (height + GAP), index % columns * (width + GAP)
-        sheet[top : top + height, left : left + width] = cell
+    cells = np.pad(cells, ((0, -count % columns), (0, GAP), (0, GAP), (0, 0)), constant_values=255)
+    rows_of_cells = cells.reshape(-1, columns, height + GAP, width + GAP, channels).swapaxes(1, 2)
+    sheet = rows_of_cells.reshape(-1, columns * (width + GAP), channels)[:-GAP, :-GAP]
     file = io.BytesIO()
     Image.fromarray(sheet[..., 0] if channels == 1 else sheet).save(file, format="PNG")
     return file.getvalue()

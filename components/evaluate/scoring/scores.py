@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import scipy.cluster.vq
@@ -129,7 +129,9 @@ class Reference:
         self.embedding, self.searched, self.seed = embedding, searched, seed
         self.spaces = spaces_of(list(test.features))  # the first space first
         self.test = test.features
-        self.balls = {space: neighbors.make_balls(self.test[space.name]) for space in self.spaces if space.shows_kinds}
+        # In the space of faults, which says little else, neighbors are no images of a kind.
+        with_kinds = [space for space in self.spaces if space.name != FAULTS]
+        self.balls = {space: neighbors.make_balls(self.test[space.name]) for space in with_kinds}
         self.count = len(test)  # compared images of each kind; the bias of the distance depends on it
         self.components = {space: self.test[space.name].shape[1] for space in self.spaces}
         self.formula_floors = {  # of spaces whose features are Gaussian
@@ -349,13 +351,5 @@ def see(embedding: feature_spaces.FeatureSpaces, batches: Iterable[np.ndarray], 
         if (count + len(images)) // _LOG_EVERY > count // _LOG_EVERY:
             log.info("evaluate: %d %s seen", count + len(images), kind)
         count += len(images)
-    return joined(parts)
-
-
-def joined(parts: Sequence[Seen]) -> Seen:
-    """Join sets of images that one embedding has seen."""
-
-    def join(arrays: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        return {name: np.concatenate([part[name] for part in arrays]) for name in arrays[0]}
-
-    return Seen(join([part.features for part in parts]), join([part.images for part in parts]))
+    both = [part.features for part in parts], [part.images for part in parts]
+    return Seen(*({name: np.concatenate([part[name] for part in arrays]) for name in arrays[0]} for arrays in both))
