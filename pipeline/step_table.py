@@ -3,8 +3,9 @@
 `pipeline/kfp_graph.py` writes the table for Kubeflow, and `pipeline/local` executes it on this machine.
 
 A wire is a template: `{source}` is a parameter of the pipeline, `{train.checkpoint_uri}` an output of a step, and
-`{run.id}` a fact of the run. A template that is one of these alone keeps the type of its value. A setting that no step
-wires, and that is no digest of an input, is a parameter of the pipeline by the same name.
+`{run.id}` a fact of the run. A template that is one of these alone keeps the type of its value. An output is wired to
+the settings of its name in all steps. A setting that no step wires, and that is no digest of an input, is a parameter
+of the pipeline by the same name.
 """
 
 import dataclasses
@@ -95,89 +96,41 @@ class Step:
 
 _ANYTHING_NEW = Condition("decide", "decision", RUN, "anything new")
 _PROMOTED = Condition("evaluate", "verdict", "PROMOTE", "promoted")
-_DATASET = {"dataset": "{preprocess.dataset_uri}", "dataset_digest": "{preprocess.dataset_digest}"}
-_CHECKPOINT = {"checkpoint": "{train.checkpoint_uri}", "checkpoint_digest": "{train.checkpoint_digest}"}
-_REGISTRY = "{root}/registry"
-_INDEX = "{root}/fingerprints"
+# What a setting of this name gets unless its step says otherwise: an output, named without `_uri`, or a folder.
+_SHARED_WIRES = {
+    **{name.removesuffix("_uri"): f"{{{stage}.{name}}}" for stage, row in stages.TABLE.items() for name in row.outputs},
+    **{"registry": "{root}/registry", "source_index": "{root}/fingerprints", "results": "{root}"},
+}
+
+
+def _step(stage: str, wires: Mapping[str, str], *conditions: Condition, **more: Any) -> Step:
+    """Return a step with its own wires, and the shared ones of its settings."""
+    names = [field.name for field in settings.fields_of(stages.config_of(stage))]
+    shared = {name: _SHARED_WIRES[name] for name in names if name in _SHARED_WIRES}
+    return Step(stage=stage, wires={**shared, **wires}, conditions=conditions, **more)
+
+
+_RUN_NAMES = {"run_name": "{run.name}", "created": "{run.created}", "scheduled": "{run.scheduled}"}
+_DATASETS = "{root}/datasets"
 # In an order that respects dependencies; conditions only become more.
 STEPS = (
-    Step(
-        stage="decide",
-        wires={"registry": _REGISTRY, "source_index": _INDEX, "results": "{root}", "settings": "{deciding}"},
+    _step("decide", {"settings": "{deciding}"}, cached=False),
+    _step(
+        "preprocess",
+        {"dataset": _DATASETS, "previous_datasets": _DATASETS, "downloads": "{root}/downloads"},
+        _ANYTHING_NEW,
+    ),
+    _step("embed", {"embedding": "{root}/embeddings"}, _ANYTHING_NEW),
+    _step("train", {"checkpoints": "{root}/checkpoints"}, _ANYTHING_NEW),
+    _step(
+        "evaluate",
+        {"evaluation": "{root}/evaluations", "samples": "", "against": ""},
+        _ANYTHING_NEW,
         cached=False,
     ),
-    Step(
-        stage="preprocess",
-        wires={
-            "dataset": "{root}/datasets",
-            "source_fingerprint": "{decide.source_fingerprint}",
-            "source_index": _INDEX,
-            "results": "{root}",
-            "previous_datasets": "{root}/datasets",
-            "downloads": "{root}/downloads",
-        },
-        conditions=(_ANYTHING_NEW,),
-    ),
-    Step(
-        stage="embed",
-        wires={
-            **_DATASET,
-            "embedding": "{root}/embeddings",
-            "custom_embedding_digest": "{decide.custom_embedding_digest}",
-        },
-        conditions=(_ANYTHING_NEW,),
-    ),
-    Step(
-        stage="train",
-        wires={
-            **_DATASET,
-            "checkpoints": "{root}/checkpoints",
-            "initial_checkpoint": "{decide.initial_checkpoint}",
-            "initial_checkpoint_digest": "{decide.initial_checkpoint_digest}",
-        },
-        conditions=(_ANYTHING_NEW,),
-    ),
-    Step(
-        stage="evaluate",
-        wires={
-            **_DATASET,
-            **_CHECKPOINT,
-            "embedding": "{embed.embedding_uri}",
-            "embedding_digest": "{embed.embedding_digest}",
-            "evaluation": "{root}/evaluations",
-            "registry": _REGISTRY,
-            "samples": "",
-            "against": "",
-        },
-        conditions=(_ANYTHING_NEW,),
-        cached=False,
-    ),
-    Step(stage="export", wires={**_CHECKPOINT, "model": "{root}/models"}, conditions=(_ANYTHING_NEW,)),
-    Step(
-        stage="publish",
-        wires={
-            "model": "{export.model_uri}",
-            "model_digest": "{export.model_digest}",
-            "evaluation": "{evaluate.evaluation_uri}",
-            "evaluation_digest": "{evaluate.evaluation_digest}",
-            "registry": _REGISTRY,
-            "recipe": "{decide.recipe}",
-            "checkpoint": "{train.checkpoint_uri}",
-        },
-        conditions=(_ANYTHING_NEW, _PROMOTED),
-        cached=False,
-    ),
-    Step(
-        stage="record",
-        wires={
-            "run_name": "{run.name}",
-            "created": "{run.created}",
-            "scheduled": "{run.scheduled}",
-            "registry": _REGISTRY,
-        },
-        cached=False,
-        always=True,
-    ),
+    _step("export", {"model": "{root}/models"}, _ANYTHING_NEW),
+    _step("publish", {}, _ANYTHING_NEW, _PROMOTED, cached=False),
+    _step("record", _RUN_NAMES, cached=False, always=True),
 )
 # Of a root.
 FOLDERS = {wire.split("/")[1] for step in STEPS for wire in {**_RUN_WIRES, **step.wires}.values() if "{root}/" in wire}
