@@ -34,7 +34,12 @@ def disturbances(
             edge = np.repeat(base[:, :, :1], strength, axis=2)
             yield "shift", strength, np.concatenate([edge, base[:, :, :-strength]], axis=2)
     for strength in _HOLE:
-        yield "hole", strength, _with_holes(base, strength, random)
+        is_inside = np.ones(base.shape[:3], bool)  # of a black rectangle in each image
+        for side, place in zip(base.shape[1:3], np.indices(base.shape[1:3]), strict=True):
+            size = max(2, round(strength * side))
+            start = random.integers(0, side - size + 1, (len(base), 1, 1))
+            is_inside &= (start <= place) & (place < start + size)
+        yield "hole", strength, np.where(is_inside[..., None], 0, base).astype(np.uint8)
     for strength in _CHECKERBOARD:
         odd = np.indices(base.shape[1:3]).sum(axis=0)[:, :, None] % 2
         yield "checkerboard", strength, np.clip(base + strength * odd, 0, 255).astype(np.uint8)
@@ -56,13 +61,3 @@ def disturbances(
             yield "dropped classes", dropped, pool[random.choice(kept, len(base), replace=len(kept) < len(base))]
     weights = np.where(pool_labels == order[0], 0.1, 1.0)
     yield "rare class", 0.1, pool[random.choice(len(pool), len(base), replace=True, p=weights / weights.sum())]
-
-
-def _with_holes(images: np.ndarray, share: float, random: np.random.Generator) -> np.ndarray:
-    """Return images with a black rectangle each, whose sides are this share of theirs."""
-    is_inside = np.ones(images.shape[:3], bool)
-    for side, place in zip(images.shape[1:3], np.indices(images.shape[1:3]), strict=True):
-        size = max(2, round(share * side))
-        start = random.integers(0, side - size + 1, (len(images), 1, 1))
-        is_inside &= (start <= place) & (place < start + size)
-    return np.where(is_inside[..., None], 0, images).astype(np.uint8)

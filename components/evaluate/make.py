@@ -62,6 +62,11 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
     judged = checkpoint.to_json() if checkpoint else {}
     origin = lineage.of(inputs.manifest.to_json(), judged, inputs.embedding.to_json())
     lineage_rows = lineage_table.rows(origin)
+    sets = {"real": "test images", "model": "samples", "champion": rival_name}
+    shares = (  # of classes or bins: of each set, and as they are known
+        {text: np.array(by_set[name]) for name, text in sets.items() if by_set[name] is not None}
+        for by_set in (numbers["groups"], numbers["groups"]["known"])
+    )
     compared = inputs.images if config.against else {**inputs.images, "champion": inputs.digests["champion_digest"]}
     page = pages.render(
         _REPORT,
@@ -71,7 +76,7 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
         once_in=round(1 / intervals.LEVEL),
         tables=_metric_tables(reference, model, champion, rival_name),
         grids=_pictures(model, champion, rival_name, test[0]),
-        group_chart=_group_chart(numbers["groups"], rival_name),
+        group_chart=charts.bars(numbers["groups"]["names"], *shares),
         splits=datasets.SPLITS,
         data=data,
         timeline=files.timeline,
@@ -220,13 +225,3 @@ def _metric_tables(
         for space, size in reference.components.items()
     }
     return metric_labels.tables(columns, notes)
-
-
-def _group_chart(groups: dict[str, Any], name: str) -> bytes:
-    """Return a chart of the shares of classes or bins, from `groups` of `metrics.json`; `name` is the champion's."""
-    names = {"real": "test images", "model": "samples", "champion": name}
-    bars, lines = (
-        {text: np.array(shares[name]) for name, text in names.items() if shares[name] is not None}
-        for shares in (groups, groups["known"])
-    )
-    return charts.bars(groups["names"], bars, lines)

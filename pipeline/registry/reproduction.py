@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from components.core import stages
 from components.core.artifacts.lineage import PARENTS, Lineage
 from components.core.registry.registry import Version
 from components.core.reporting.text import plain
@@ -14,14 +15,8 @@ from components.train.config import ON_RECORD
 from pipeline import step_table
 from pipeline.package import config_file
 
-# The stage of each link of a lineage.
-STAGES = {
-    "dataset": "preprocess",
-    "checkpoint": "train",
-    "embedding": "embed",
-    "evaluation": "evaluate",
-    "model": "export",
-}
+# The stage of each output, links of a lineage among them.
+STAGES = {name.removesuffix("_uri"): stage for stage, row in stages.TABLE.items() for name in row.outputs}
 _SEVERAL_WORKERS = "multi-worker"
 _UNKNOWN_SOURCE, _CUSTOM_EMBEDDING = "SOURCE", "CUSTOM_EMBEDDING"
 _RECORDED = ("accelerator", "replicas", *ON_RECORD)  # of a checkpoint, beside the settings that decide its weights

@@ -49,10 +49,7 @@ def report(precision: Precision, strategy: tf.distribute.Strategy) -> None:
             "bfloat16 is slow on this hardware (on a CPU with AVX2 alone it was 7 times slower than float32); "
             "set precision to auto or float32"
         )
-    log.info(
-        "networks multiply in %s (%s); weights, normalization, penalty, losses and slots are float32",
-        *precision,
-    )
+    log.info("networks multiply in %s (%s); weights, normalization, penalty, losses and slots are float32", *precision)
 
 
 def cpu_flags() -> list[str]:

@@ -16,11 +16,8 @@ _NAMES_AND_MEANINGS = {
     "bad_samples": ("Valid pixels", "Samples with a NaN or infinite pixel."),
     "scores": ("Complete scores", "Every score is a finite number."),
     "brightness_shift": ("Brightness", f"Mean pixel value {_SHIFT}"),
-    "red_shift": ("Red", f"Mean red {_SHIFT}"),
-    "green_shift": ("Green", f"Mean green {_SHIFT}"),
-    "blue_shift": ("Blue", f"Mean blue {_SHIFT}"),
+    **{f"{name}_shift": (name.title(), f"Mean {name} {_SHIFT}") for name in ("red", "green", "blue", "saturation")},
     "alpha_shift": ("Opacity", f"Mean alpha {_SHIFT}"),
-    "saturation_shift": ("Saturation", f"Mean saturation {_SHIFT}"),
     "pixel_deviation_ratio": ("Contrast", "Spread of pixel values of samples over that of test images."),
     "fcd_corrected": (
         "Realism",
