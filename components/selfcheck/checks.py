@@ -89,8 +89,8 @@ def check_step(subject: Subject) -> Iterator[Finding]:
         yield _judged(f"gradients of {networks}, 1 against {count} replicas", error, tolerance)
     with tempfile.TemporaryDirectory() as folder:
         manifest = checkpoints.Manifest(
-            step=1, network=subject.network.to_json(), settings={}, classes=[], dataset_digest="", state_sha256="",
-            made_with={},
+            step=1, network=dataclasses.asdict(subject.network), settings={}, classes=[], dataset_digest="",
+            state_sha256="", made_with={},
         )  # fmt: skip
         checkpoints.save(Path(folder), manifest, spread.state_arrays())
         alone = subject.make_with_noise_of(spread)

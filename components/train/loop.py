@@ -274,7 +274,7 @@ class Session:
         rolled_back = {"rolled_back": len(self._rollbacks)} if len(self._rollbacks) else {}
         manifest = checkpoints.Manifest(
             step=self.step,
-            network=self._network.to_json(),
+            network=dataclasses.asdict(self._network),
             settings=deciding_settings(self.config),
             classes=self._labels.names or self._manifest.classes,
             class_counts=self._labels.counts,

@@ -1,5 +1,6 @@
 """Small real artifacts for the tests of the stages that read them."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
@@ -38,7 +39,7 @@ def make_checkpoint(
     }
     manifest = artifacts.checkpoint(
         100 + seed,
-        network=network.to_json(),
+        network=dataclasses.asdict(network),
         settings={"seed": seed, "batch_size": 64},
         classes=CLASSES,
         dataset_digest=dataset_digest,

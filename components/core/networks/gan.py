@@ -44,9 +44,6 @@ class NetworkConfig:
     classes: int = 0  # 0 for networks that take no labels
     label_features: int = 0  # fixed numbers that stand for a class; 0 for networks that learn them
 
-    def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
     @staticmethod
     def from_json(value: dict[str, Any]) -> "NetworkConfig":
         """Read the description of a checkpoint's networks; `DataError` if this version does not build these."""

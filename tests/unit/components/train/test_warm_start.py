@@ -1,5 +1,6 @@
 """Warm starts: what a training inherits, what it logs, and when it does without."""
 
+import dataclasses
 import shutil
 import subprocess
 from pathlib import Path
@@ -38,7 +39,7 @@ def write_champion(folder: Path, dataset: Path, **changes: Any) -> Path:
         for name, array in wgan.state_arrays().items()
     }
     checkpoint = artifacts.checkpoint(
-        500, network=network.to_json(), settings=deciding_settings(config), classes=manifest.classes
+        500, network=dataclasses.asdict(network), settings=deciding_settings(config), classes=manifest.classes
     )
     checkpoints.save(folder, checkpoint, state)
     return checkpoints.step_folder(folder, 500)
@@ -182,7 +183,7 @@ def test_a_training_on_more_images_keeps_its_first_clusters(unlabeled_dataset: P
     images = dataset_reader.load_split(unlabeled_dataset, manifest, "train")
     centers = clusters.find(images[0], 3, seed=1)  # of its own 400 images a training would find two
     config = config_of(unlabeled_dataset, tmp_path / "step-0000000500")
-    network = network_of(config, manifest.image, 3, 32).to_json()
+    network = dataclasses.asdict(network_of(config, manifest.image, 3, 32))
     names = [f"cluster {number}" for number in range(3)]
     checkpoint = artifacts.checkpoint(500, network=network, classes=names, class_counts=[200, 100, 100])
     checkpoints.save(tmp_path, checkpoint, {clusters.CENTERS: centers})
