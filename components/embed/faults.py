@@ -3,8 +3,6 @@
 Training on artificial faults of real images to recognize others follows CutPaste (Li et al., 2021).
 """
 
-from collections.abc import Callable
-
 import numpy as np
 import scipy.ndimage
 
@@ -104,11 +102,4 @@ def _tinted(gray: np.ndarray, channels: int, random: Random) -> np.ndarray:
     return gray * (random.uniform(-1, 1, channels) if channels > 1 and random.random() < 0.5 else np.ones(channels))
 
 
-KINDS: tuple[Callable[[np.ndarray, np.ndarray, Random], np.ndarray], ...] = (
-    _none,
-    _rectangle,
-    _pattern,
-    _noise,
-    _blur,
-    _paste,
-)
+KINDS = (_none, _rectangle, _pattern, _noise, _blur, _paste)

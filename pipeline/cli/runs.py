@@ -60,18 +60,10 @@ def _runs(parsed: argparse.Namespace) -> None:
     if parsed.action == "show":
         _show(root_overview, history.numbered(root_overview.runs, parsed.number))
         return
-    rows: list[tuple[str, ...]] = [
-        (
-            str(run.number),
-            run.began,
-            duration(run.seconds),
-            run.state,
-            root_overview.verdict(run),
-            tables.number(run.score),
-            overview.changes(run),
-        )
-        for run in root_overview.runs
-    ]
+    rows = []
+    for run in root_overview.runs:
+        result = run.state, root_overview.verdict(run), tables.number(run.score)
+        rows.append((str(run.number), run.began, duration(run.seconds), *result, overview.changes(run)))
     tables.print_rows(("run", "began (UTC)", "took", "state", "verdict", "distance / real", "what changed"), rows)
     root = root_overview.runs[0].root
     if not root.in_bucket:
