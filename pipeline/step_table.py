@@ -122,12 +122,7 @@ STEPS = (
     ),
     _step("embed", {"embedding": "{root}/embeddings"}, _ANYTHING_NEW),
     _step("train", {"checkpoints": "{root}/checkpoints"}, _ANYTHING_NEW),
-    _step(
-        "evaluate",
-        {"evaluation": "{root}/evaluations", "samples": "", "against": ""},
-        _ANYTHING_NEW,
-        cached=False,
-    ),
+    _step("evaluate", {"evaluation": "{root}/evaluations", "samples": "", "against": ""}, _ANYTHING_NEW, cached=False),
     _step("export", {"model": "{root}/models"}, _ANYTHING_NEW),
     _step("publish", {}, _ANYTHING_NEW, _PROMOTED, cached=False),
     _step("record", _RUN_NAMES, cached=False, always=True),

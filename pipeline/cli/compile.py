@@ -30,12 +30,8 @@ def add_to(command: "argparse._SubParsersAction[cli.Parser]") -> None:
         verb.add_argument("--profiles", type=Path, metavar="FILE", help=own)
     add = parser.add_argument
     add("--target", default=KFP, choices=TARGETS, help=f"{KFP} for a Kubernetes cluster, {VERTEX} (default: {KFP})")
-    add(
-        "--profile",
-        default=_DEFAULT_PROFILE,
-        metavar="NAME",
-        help=f"hardware profile; `wgan profiles` lists them (default: {_DEFAULT_PROFILE})",
-    )
+    help_text = f"hardware profile; `wgan profiles` lists them (default: {_DEFAULT_PROFILE})"
+    add("--profile", default=_DEFAULT_PROFILE, metavar="NAME", help=help_text)
     add("--output", type=Path, default=Path("pipeline.yaml"), help="file to write (default: pipeline.yaml)")
     add("--images", type=Path, help="file that `make push` wrote: the digest of each image (required, or --allow-tags)")
     add("--allow-tags", action="store_true", help="name images by tag; the image with that tag at run time is used")

@@ -151,15 +151,9 @@ def _submit(parsed: argparse.Namespace) -> int:
 
 
 def _add_submit(command: "argparse._SubParsersAction[cli.Parser]") -> None:
-    parser = verbs.add(
-        command,
-        "submit",
-        "start a compiled package on a cluster or on Vertex AI",
-        _submit,
-        more=waiting.EXIT_CODES_HELP,
-        usage="wgan submit --source IMAGES --root LOCATION [flags]",
-        reports_problems=True,
-    )
+    text, more = "start a compiled package on a cluster or on Vertex AI", waiting.EXIT_CODES_HELP
+    usage = "wgan submit --source IMAGES --root LOCATION [flags]"
+    parser = verbs.add(command, "submit", text, _submit, more=more, usage=usage, reports_problems=True)
     add = parser.add_argument
     add("--package", type=Path, default=Path("pipeline.yaml"), help="compiled package (default: pipeline.yaml)")
     config_file.add_flag(parser)

@@ -55,10 +55,7 @@ _NAMES_AND_MEANINGS = {
     "feature space": ("Certified metrics", "Scores were tested on known faults of these images."),
     "champion": ("Comparable champion", "The published champion can be compared with this model."),
     "checkpoint": ("New model", "This checkpoint is not the champion's."),
-    EXCESS: (
-        "Not worse than the champion",
-        "Kernel distance of this model minus the champion's; positive is worse.",
-    ),
+    EXCESS: ("Not worse than the champion", "Kernel distance of this model minus the champion's; positive is worse."),
     f"smallest {EXCESS}": (
         "Better than the champion",
         "The largest gain over the champion in any feature space; it must be significantly below 0.",
