@@ -12,10 +12,7 @@ from pipeline.cluster.backend import RunStatus, Server, StageStatus
 log = logging.getLogger("pipeline")
 
 FAILED, CANCELED, TIMED_OUT = 1, 3, 4
-EXIT_CODES = {
-    **{backend.SUCCEEDED: OK, backend.SKIPPED: OK},
-    **{backend.FAILED: FAILED, backend.CANCELED: CANCELED},
-}
+EXIT_CODES = {backend.SUCCEEDED: OK, backend.SKIPPED: OK, backend.FAILED: FAILED, backend.CANCELED: CANCELED}
 EXIT_CODES_HELP = (
     "With --wait the exit code is 0 if the run succeeded, 1 if it failed, 3 if it was canceled and 4 if --timeout "
     "passed before its end."

@@ -34,8 +34,7 @@ def write_file(path: Path, content: bytes | Iterable[bytes]) -> None:
         make_folder(path.parent)
         with aside(path, is_folder=False) as written:
             with open(written, "wb") as file:
-                for part in [content] if isinstance(content, bytes) else content:
-                    file.write(part)
+                file.writelines([content] if isinstance(content, bytes) else content)
                 file.flush()
                 os.fsync(file.fileno())
             written.replace(path)
