@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
         numbers=numbers,
         verdict=verdict,
         once_in=round(1 / intervals.LEVEL),
-        tables=_metric_tables(reference, model, champion, rival_name),
+        tables=_metric_tables(reference, {"this model": model} | ({rival_name: champion} if champion else {})),
         grids=_pictures(model, champion, rival_name, test[0]),
         group_chart=charts.bars(numbers["groups"]["names"], *shares),
         splits=datasets.SPLITS,
@@ -210,13 +211,9 @@ def _pictures(model: Candidate, champion: Candidate | None, name: str, test: np.
     ]
 
 
-def _metric_tables(
-    reference: scores.Reference, model: Candidate, champion: Candidate | None, name: str
-) -> list[dict[str, Any]]:
-    """Return the tables of `metric_labels`, each with a note on its space; `name` is the champion's."""
-    columns = {"this model": model.scores.numbers}
-    if champion:
-        columns[name] = champion.scores.numbers
+def _metric_tables(reference: scores.Reference, candidates_by_heading: Mapping[str, Candidate]) -> list[dict[str, Any]]:
+    """Return the tables of `metric_labels` of candidates by their headings, each with a note on its space."""
+    columns = {heading: candidate.scores.numbers for heading, candidate in candidates_by_heading.items()}
     columns |= {"real images": reference.floor.numbers, "noise": reference.noise.numbers}
     floors = reference.formula_floors
     notes = {
