@@ -27,16 +27,7 @@ SUCCEEDED, SKIPPED, CANCELED = "SUCCEEDED", "SKIPPED", "CANCELED"
 _FAILED, _RUNNING = "FAILED", "RUNNING"
 _LONGEST_PAGE = 390_000  # characters; Kubeflow shows the first 400,000
 _PNG = b"\x89PNG\r\n\x1a\n"  # start of every PNG file
-# Links by their name in the record: stage and output with the folder, and the file in it.
-_LINKS = {
-    "dataset": ("preprocess", "dataset_uri", ""),
-    "checkpoint": ("train", "checkpoint_uri", ""),
-    "embedding": ("embed", "embedding_uri", ""),
-    "evaluation": ("evaluate", "evaluation_uri", ""),
-    "report": ("evaluate", "evaluation_uri", evaluations.REPORT),
-    "samples": ("evaluate", "evaluation_uri", evaluations.SAMPLES),
-    "model": ("export", "model_uri", ""),
-}
+_LINKED = {"report": evaluations.REPORT, "samples": evaluations.SAMPLES}  # files of an evaluation
 
 
 def run(config: RecordConfig) -> StageResult:
@@ -86,9 +77,12 @@ def describe(config: RecordConfig, stage_notes: list[Note], has_ended: bool = Tr
     with contextlib.suppress(TypeError, ValueError):  # `decide` printed none
         recipe = typed(dict[str, Any], json.loads(decided.get("recipe", "")), "recipe")
     links = {"registry": config.registry} if config.registry else {}
-    for name, (stage, output, file) in _LINKS.items():
-        if location := outputs.get(stage, {}).get(output):
-            links[name] = Location.of(location).file(file) if file else location
+    for stage in stages.MAKERS:
+        for output, location in outputs.get(stage, {}).items():
+            if output.endswith("_uri") and location:
+                links[output.removesuffix("_uri")] = location
+        if stage == "evaluate" and "evaluation" in links:
+            links |= {name: Location.of(links["evaluation"]).file(file) for name, file in _LINKED.items()}
     stages_of_run = {name: dataclasses.asdict(note) for name, note in notes.items()}
     for value in stages_of_run.values():  # the record has these elsewhere
         del value["stage"]
