@@ -230,8 +230,8 @@ def _require_images(splits: dict[str, Split], classes: list[str]) -> None:
         counts = _listed({name: split.class_counts[untrained[0]] for name, split in splits.items()})
         raise DataError(
             f"there is no image to train on for {len(untrained):,} of {len(classes):,} classes, such as "
-            f"{classes[untrained[0]]} ({counts} images); give more images of them, or remove them, or give the source "
-            "splits of its own"
+            f"{classes[untrained[0]]} ({counts} images); give more images of them, remove them, ignore classes by "
+            "--labels-from none, or give the source splits of its own"
         )
 
 

@@ -17,6 +17,7 @@ _SPLITS = {
 }
 SPLIT_OF_WORD = {word: split for split, words in _SPLITS.items() for word in words}
 _WORD = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_PICTURE_WORDS = {"images", "imgs", "image", "img", "pictures", "photos", "jpeg", "jpg", "png", "rgb"}
 _EMPTY_WORDS = {"set", "data", "dataset", "images", "imgs", "image", "img", "split"}  # `training_set`, `test-images`
 _COMPANION_WORD = (
     r"(masks?|seg|segmentations?|annotations?|gt|ground_?truths?|depth|normals?|edges?|matte|alpha|trimaps?|labels?)"
@@ -82,7 +83,8 @@ def lay_out(location: str, folders: Collection[str], named_by: str = FOLDER) -> 
     for folder, parts in parts_of.items():
         below = 0 if named_by == PARENT else max(0, len(parts) - 1)  # folders within the one that names the class
         class_folder = folder.rsplit("/", below)[0] if parts else ""
-        places[folder] = Place(split_of_folder[folder], parts[-1 - below].strip() if parts else None, class_folder)
+        name = parts[-1 - below].strip() if parts else ""
+        places[folder] = Place(split_of_folder[folder], None if _holds_pictures(name) else name or None, class_folder)
     return Layout(places, split_folders, passed_over)
 
 
@@ -98,15 +100,42 @@ def are_shards(images: Iterable[tuple[str, str]]) -> bool:
 
 
 def companions(names: Iterable[str]) -> set[str]:
-    """Return the images that belong to others by name, such as `a_mask.png` beside `a.png`, and warn of them."""
+    """Return the images that belong to others, such as `a_mask.png` beside `a.png`, or `masks/a.png` beside `images`.
+
+    Warn of them.
+    """
     owner_of = {name: match[1] for name in names if (match := _COMPANION.fullmatch(without_ending(name)))}
     owners = set(owner_of.values())
     present = {stem for name in names if (stem := without_ending(name)) in owners} if owners else set[str]()
-    left_out = sorted(name for name, owner in owner_of.items() if owner in present)
+    folders_of_companions = _folders_of_companions({name.rpartition("/")[0] for name in names})
+    left_out = {name for name, owner in owner_of.items() if owner in present}
+    if folders_of_companions:
+        left_out |= {name for name in names if name.rpartition("/")[0] in folders_of_companions}
     if left_out:
         message = "left out %s images that are masks or the like of others by name, such as %s; rename them to use them"
-        log.warning(message, f"{len(left_out):,}", left_out[0])
-    return set(left_out)
+        log.warning(message, f"{len(left_out):,}", min(left_out))
+    return left_out
+
+
+def _folders_of_companions(folders: set[str]) -> set[str]:
+    """Return the folders that are in one for masks or the like, such as `SegmentationClass`, beside one of pictures."""
+    within: dict[str, set[str]] = {}  # by folder
+    for parts in (folder.split("/") for folder in folders):
+        for depth, part in enumerate(parts):
+            within.setdefault("/".join(parts[:depth]), set()).add(part)
+    named = {
+        f"{above}/{name}/".removeprefix("/")
+        for above, inner in within.items()
+        if any(map(_holds_pictures, inner))
+        for name in inner
+        if any(map(is_companion, [name, *words_of(name)])) and not _holds_pictures(name)
+    }
+    return {folder for folder in folders if any(f"{folder}/".startswith(prefix) for prefix in named)}
+
+
+def _holds_pictures(folder: str) -> bool:
+    """Return whether the name of a folder says that it holds pictures, and nothing else."""
+    return bool(words := words_of(folder)) and _PICTURE_WORDS.issuperset(words)
 
 
 def is_companion(name: str) -> bool:

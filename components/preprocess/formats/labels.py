@@ -61,7 +61,8 @@ class Tally:
         if labels and None in self._first:
             raise DataError(
                 f"{location} has images with a label ({self._first[labels[0]]}) and without one ({self._first[None]}); "
-                "give one to all (images beside class folders have none), or pass --labels-from none"
+                "give one to all (images beside class folders have none), leave some out by a glob, or pass "
+                "--labels-from none"
             )
         if len({type(label) for label in labels}) > 1:
             raise DataError(f"{location} has labels that are text and others that are whole numbers; write one kind")

@@ -299,6 +299,9 @@ def _classes(
     by_folders = f"folders {first_names(sorted(places.layout.split_folders))}" if places.layout.split_folders else ""
     by_classes = table.name if table else "folders" if places.folders_are_classes else "nothing"
     _log_reading(tally, by_folders, classes, by_classes)
+    spelled = {name.casefold(): name for name in classes}
+    if twice := [name for name in classes if spelled[name.casefold()] != name]:
+        log.warning("classes differ by capital letters alone: %s and %s", twice[0], spelled[twice[0].casefold()])
     if table is None and (companions := [name for name in classes if folders.is_companion(name)]):
         log.warning("%s is a class; if its images belong to others, leave it out by a glob", first_names(companions))
     return classes, {label: number for number, label in enumerate(in_order)} | {None: datasets.NO_LABEL}
