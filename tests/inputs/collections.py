@@ -262,6 +262,11 @@ COLLECTIONS: dict[str, Collection] = {
         lambda: {f"{_NFD}/a.png": image(0, 0), f"{_NFC}/a.png": image(0, 1)},
         refused="whose names are both written caf\u00e9/a.png",
     ),
+    "classes that differ by capital letters": Collection(
+        lambda: images("{name}/{number}.png", classes=("Cat", "cat")),
+        ("Cat", "cat"),
+        said="classes differ by capital letters alone: Cat and cat",
+    ),
     "names of a Mac in labels.csv": Collection(
         lambda: {
             **{f"{_NFD}{n}.png": image(n % 2, n) for n in range(8)},
@@ -270,11 +275,53 @@ COLLECTIONS: dict[str, Collection] = {
     ),
     "UTF-8 in a zip": Collection(lambda: _zip("cafXX", "caf\u00e9".encode()), ("ant", "caf\u00e9")),
     "GBK in a zip": Collection(lambda: _zip("XXXX", "\u732b\u72d7".encode("gbk")), ("ant", "\u00e8\\xb9\\xb7")),
+    "ISIC's columns of classes": Collection(
+        lambda: {
+            **_NUMBERED,
+            "isic.csv": table(map(str, range(8)), "image,cat,dog", "{name},{label}", ("1.0,0.0", "0.0,1.0")),
+        },
+        choice=LabelChoice("auto", "", "isic.csv"),
+    ),
+    "a file of labels in each split": Collection(
+        lambda: {
+            f"{split}/{name}": content
+            for split, count in (("train", 6), ("valid", 2))
+            for name, content in {
+                **images("{number}.png", count),
+                "_classes.csv": table(
+                    (f"{n}.png" for n in range(count)), "filename, cat, dog", "{name}, {label}", ("1, 0", "0, 1")
+                ),
+            }.items()
+        },
+        counts=(6, 2),
+        choice=LabelChoice("auto", "", "_classes.csv"),
+    ),
+    "several classes of an image": Collection(
+        lambda: {**_NUMBERED, "t.csv": table(_PNGS, "file,cat,dog", "{name},{label}", ("1,0", "1,1"))},
+        choice=LabelChoice("auto", "", "t.csv"),
+        refused="t.csv, line 3 has no single label: 2 of its columns are 1 (cat, dog); choose one column by",
+    ),
     # Samples and arrays.
     "WebDataset with dots": Collection(lambda: _samples("22.", "png"), ("0", "1")),
     "masks": Collection(
         lambda: images("{name}/a ({number}).png") | images("{name}/a ({number})_mask.png"),
         said="left out 8 images that are masks",
+    ),
+    "pets beside trimaps": Collection(
+        lambda: images("pets/images/a_{number}.jpg", form="JPEG") | images("pets/annotations/trimaps/a_{number}.png"),
+        (),
+        said="left out 8 images that are masks",
+    ),
+    "VOC": Collection(
+        lambda: {
+            **images("VOC2012/JPEGImages/{name}/{number}.jpg", form="JPEG"),
+            **images("VOC2012/SegmentationClass/{number}.png"),
+        },
+        said="left out 8 images that are masks",
+    ),
+    "Tiny ImageNet": Collection(
+        lambda: images("tiny/train/{name}/images/{number}.png") | images("tiny/val/images/{number}.png"),
+        refused="without one (tiny/val/images/0.png); give one to all (images beside class folders have none), leave",
     ),
     "WebDataset with masks": Collection(
         lambda: _samples("", "jpg", "seg.png"), ("0", "1"), said="left out 8 images that are masks"

@@ -175,11 +175,15 @@ def list_source(source: str, root: str = "", label_file: str = "") -> Listing:
     left_out = _Root(location, root)
     files = _list_bucket(location, left_out) if buckets.is_uri(location) else _list_path(location, left_out)
     label_file = label_file.removeprefix(f"{location.rstrip('/')}/")
+
+    def is_label_file(name: str) -> bool:
+        return label_file != "" and f"/{name}".endswith(f"/{label_file}")  # in several folders, if they have one each
+
     matching = (
-        file for file in files if not pattern or file.name == label_file or _matches(file.name.split("/"), pattern)
+        file for file in files if not pattern or is_label_file(file.name) or _matches(file.name.split("/"), pattern)
     )
     catalog = Catalog(
-        source, ((_LABELS if file.name == label_file else _number_of(file.name), file) for file in matching)
+        source, ((_LABELS if is_label_file(file.name) else _number_of(file.name), file) for file in matching)
     )
     number = _main_kind(catalog)
     names = catalog.names(*_NUMBERS)
@@ -196,7 +200,7 @@ def list_source(source: str, root: str = "", label_file: str = "") -> Listing:
         raise ConfigError(
             f"root {root} is the folder of source {source} itself; give another root, such as {root}/runs"
         )
-    if label_file and label_file not in catalog.names(_LABELS) and _KINDS[number].name != ARCHIVES:
+    if label_file and not any(map(is_label_file, catalog.names(_LABELS))) and _KINDS[number].name != ARCHIVES:
         raise DataError(f"label_file {label_file} is not in source {source}; give its path within the source")
     return Listing(catalog, number, left_out.occurs, label_file)
 

@@ -38,6 +38,7 @@ LARGEST_FILE, _LARGEST_OF_SAMPLE = 64 << 20, 1 << 20  # bytes; they are read at 
 # Columns by name, the first that occurs.
 _PATHS = ("file", "file_name", "filename", "image_name", "image_id", "image", "img", "path", "id", "name")
 _SPLITS = ("split", "subset", "set", "usage", "partition", "phase")
+_FALSE, _TRUE = ("0", "0.0", "False"), ("1", "1.0", "True")
 # Where it is, for messages; path of an image; label and split, None for none. Only the first is checked.
 _Line = tuple[str, Any, Any, str | None]
 Names = Rows[str] | list[str]  # the paths of images
@@ -84,8 +85,8 @@ class Table(NamedTuple):
         missing = [path for path, short in zip(paths, keys, strict=True) if short not in rows]
         if missing:
             raise DataError(
-                f"{self.name} has no row for {len(missing):,} images, first {missing[0]}; add them, or take these "
-                "images away"
+                f"{self.name} has no row for {len(missing):,} images, first {missing[0]}; add them, or leave these "
+                "images out by a glob"
             )
         return {path: rows[short] for path, short in zip(paths, keys, strict=True)}
 
@@ -233,6 +234,9 @@ def _lines(where: str, name: str, text: str, choice: LabelChoice) -> list[_Line]
     if columns[:1] == ["1"]:  # there is no header
         split = next((column for column in columns if all(is_split(row[column]) for _, row in rows)), "")
     others = [column for column in columns if column not in (path, split)]
+    values = {str(row.get(column)) for column in others for _, row in rows}
+    if is_meant and len(others) > 1 and values <= {*_FALSE, *_TRUE} and not labels.field_of(others, choice.column):
+        return [(at, row.get(path), _only_true(at, row, others), _split(at, row.get(split), split)) for at, row in rows]
     label = labels.choose(where, others, choice, others[0] if is_meant and len(others) == 1 else "")
     if not label and is_meant:
         raise DataError(f"{where} has the columns {', '.join(columns)}; say by --label-column which has the labels")
@@ -241,6 +245,15 @@ def _lines(where: str, name: str, text: str, choice: LabelChoice) -> list[_Line]
     if {str(row.get(label)) for _, row in rows} == {"-1", "1"}:  # an attribute of CelebA's
         rows = [(at, {**row, label: label if str(row[label]) == "1" else f"not {label}"}) for at, row in rows]
     return [(at, row.get(path), row.get(label), _split(at, row.get(split), split)) for at, row in rows]
+
+
+def _only_true(where: str, row: dict[str, Any], columns: list[str]) -> str:
+    """Return the column of a row that is true, as of a table with a column for each class."""
+    true = [column for column in columns if str(row.get(column)) in _TRUE]
+    if len(true) != 1:
+        counted = f"{len(true)} of its columns are 1 ({', '.join(true) or 'none'})"
+        raise DataError(f"{where} has no single label: {counted}; choose one column by --label-column")
+    return true[0]
 
 
 def _split(where: str, value: Any, column: str) -> str | None:
