@@ -19,7 +19,6 @@ log = logging.getLogger(__name__)
 LEAST = 2 * set_distances.KERNEL_BLOCKS  # images of each kind
 CROWDING = 3.0  # images that count as one in recall and coverage, because one sample may be near several
 ENOUGH = 1000  # images; with fewer, distances are noisy (`low_n`)
-_COPIES_AMONG = 2000  # fewest samples, so that the error of their share is small beside that of the test images
 _TRAIN_AT_MOST = 100_000  # training images that are searched for copies
 _GROUP_LEAST = 10  # real images; with fewer, a share of a group says little
 _BINS_AT_MOST = 20
@@ -214,8 +213,8 @@ def fit_bins(features: np.ndarray, seed: int) -> Groups:
 def score(reference: Reference, seen: Seen, labels: np.ndarray | None = None) -> Scores:
     """Score samples that the reference's embedding has seen; `labels`, int32 [samples], were requested.
 
-    The first samples, as many as there are real images, are compared by distance and neighbors. Copies are searched for
-    among at least 2,000; groups and duplicates are those of all.
+    The first samples, as many as there are real images, are compared by distance and neighbors; copies, groups and
+    duplicates are those of all.
     """
     if not seen.finite:
         log.error("evaluate: the embedding gives numbers that are not finite")
@@ -230,7 +229,7 @@ def score(reference: Reference, seen: Seen, labels: np.ndarray | None = None) ->
         _FAULTY: intervals.share_below(-faultiness, -reference.faultiness, neighbors.TAIL),
         _OUTLIERS: intervals.share_below(-furthest, -reference.furthest, _FURTHEST),
     }
-    distances, originals = neighbors.nearest(first[: max(reference.count, _COPIES_AMONG)], reference.train)
+    distances, originals = neighbors.nearest(first, reference.train)
     values[_NEARNESS] = intervals.chance_of_less(distances, reference.held_out)
     values[_COPY_SHARE] = intervals.share_below(distances, reference.held_out, neighbors.TAIL)
     closest = np.argsort(distances, kind="stable")[:_PAIRS]

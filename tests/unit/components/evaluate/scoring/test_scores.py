@@ -71,6 +71,8 @@ def test_copies_of_training_images_are_found_and_shown(reference: scores.Referen
     assert len(result.copies) == 16
     partly = np.concatenate([train[:40], splits["validation"][40:]])
     assert named(_score(reference, partly))["copy_share"] == pytest.approx(0.11, abs=0.03)
+    late = np.concatenate([*6 * [splits["validation"]], train[:16]])
+    assert sorted(_score(reference, late).copies) == [*range(len(late) - 16, len(late))]
 
 
 def test_copies_are_searched_among_a_seeded_sample_of_all_training_images(
