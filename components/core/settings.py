@@ -1,4 +1,4 @@
-"""The settings of a stage: a frozen, keyword-only dataclass of scalars whose fields are annotated with a `Setting`.
+"""The settings of a stage: a subclass of `Config`, a dataclass of scalars whose fields are annotated with a `Setting`.
 
 Command line, Kubeflow's parameters, `--help` and checks are derived from it. Standard library only, so that a mistake
 is reported before anything heavy is imported.
@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Iterable
-from typing import Any, get_args, get_type_hints
+from typing import Any, dataclass_transform, get_args, get_type_hints
 
 from components.core.errors import ConfigError
 
@@ -97,8 +97,12 @@ def field_problems(field: Field, value: Any) -> list[str]:
     return problems
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Config:
-    """Base of configurations. Making one raises one `ConfigError` with every problem of its values."""
+    """Base of configurations, dataclasses. Making one raises one `ConfigError` with every problem of its values."""
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
         problems = []

@@ -1,13 +1,11 @@
 """Settings of the decide stage."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
 from components.core.stage.inputs import CustomEmbedding, LabelFile, Results, Source, SourceIndex
 
 
-@dataclass(frozen=True, kw_only=True)
 class DecideConfig(Config):
     """Fingerprint the source, decide whether a run can make anything new, and choose the initial weights."""
 

@@ -3,7 +3,6 @@
 import functools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting, share_problem
@@ -18,7 +17,6 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _TAKEN = ("classifier", "untrained", "faults", "logits", "faultiness", "class", "bin")
 
 
-@dataclass(frozen=True, kw_only=True)
 class EmbedConfig(Config):
     """Make and certify the feature spaces in which samples are compared with real images."""
 

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,6 @@ _share = functools.partial(Setting, above=0.0, at_most=1.0)
 _fraction = functools.partial(Setting, at_least=0.0, at_most=1.0)
 
 
-@dataclass(frozen=True, kw_only=True)
 class EvaluateConfig(Config):
     """Score samples of a checkpoint or of another model, and of the champion, against test images; give a verdict."""
 

@@ -1,12 +1,10 @@
 """Settings of the export stage."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExportConfig(Config):
     """Export a checkpoint's averaged generator as a SavedModel, and check that it draws the same images."""
 

@@ -3,7 +3,6 @@
 import functools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
@@ -16,7 +15,6 @@ _share = functools.partial(Setting, at_least=0.0, below=1.0)
 TEST_SHARE = 0.1  # of the images are for tests by default, or more
 
 
-@dataclass(frozen=True, kw_only=True)
 class PreprocessConfig(Config):
     """Turn images into TFRecord shards per split and a description, by an Apache Beam pipeline."""
 

@@ -1,12 +1,10 @@
 """Settings of the publish stage."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
 
 
-@dataclass(frozen=True, kw_only=True)
 class PublishConfig(Config):
     """Publish a model as the next version and champion, if its verdict is PROMOTE."""
 

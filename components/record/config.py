@@ -1,12 +1,10 @@
 """Settings of the record stage."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
 
 
-@dataclass(frozen=True, kw_only=True)
 class RecordConfig(Config):
     """Write the final record of a run: outcome, verdict, inputs, outputs, durations and links."""
 

@@ -1,12 +1,10 @@
 """Settings of the report command."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReportConfig(Config):
     """Compare runs in one HTML page: verdicts, differing settings, scores, samples, curves."""
 

@@ -1,12 +1,10 @@
 """Settings of the sample command."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting
 
 
-@dataclass(frozen=True, kw_only=True)
 class SampleConfig(Config):
     """Draw images from the champion into one grid."""
 

@@ -1,7 +1,6 @@
 """Settings of the selfcheck command: those of a training that decide its step."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 from components.core.settings import Config, Setting, fields_of, share_problem
@@ -11,7 +10,6 @@ from components.train.config import TrainConfig
 _TRAINING = {field.name: field.setting for field in fields_of(TrainConfig)}
 
 
-@dataclass(frozen=True, kw_only=True)
 class SelfcheckConfig(Config):
     """Prove on this machine that training with these settings is exact; under 90 seconds with the defaults."""
 

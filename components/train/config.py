@@ -19,7 +19,6 @@ IMAGES_PER_CLUSTER = 200
 ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints", "when_unhealthy", "rollbacks")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainConfig(Config):
     """Train a WGAN-GP on a dataset, on any number of replicas; resume an interrupted training."""
 

@@ -1,7 +1,6 @@
 """Settings: any value is either turned into the field's type or refused in words."""
 
 import math
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
@@ -13,7 +12,6 @@ from components.core.errors import ConfigError
 from components.core.settings import Setting
 
 
-@dataclass(frozen=True, kw_only=True)
 class Config(settings.Config):
     name: Annotated[str, Setting("Name.")]
     count: Annotated[int, Setting("Count.", at_least=1, at_most=10)] = 5
