@@ -169,6 +169,7 @@ COLLECTIONS: dict[str, Collection] = {
     "classes above splits": Collection(
         lambda: images("{name}/train/good/{number}.png", 6) | images("{name}/test/bad/{number}.png", 2),
         counts=(6, 0, 2),
+        said="folders bad, good lie in several classes",
     ),
     "valid and val": Collection(
         lambda: _splits("train", "valid") | images("val/{name}/v{number}.png", 2), counts=(6, 4)
@@ -318,6 +319,21 @@ COLLECTIONS: dict[str, Collection] = {
             **images("VOC2012/SegmentationClass/{number}.png"),
         },
         said="left out 8 images that are masks",
+    ),
+    "PlantVillage": Collection(
+        lambda: {
+            f"plants/{form}/{name}/{n}.png": image(kind, 2 * n + (name == "rust"))
+            for kind, form in enumerate(("color", "gray"))
+            for name in ("mold", "rust")
+            for n in range(2)
+        },
+        ("color", "gray"),
+        said="folders mold, rust lie in several classes; pass --labels-from parent if they are the classes",
+    ),
+    "HAM10000": Collection(
+        lambda: images("images_part_{kind}/ISIC_{number}.png"),
+        ("images_part_0", "images_part_1"),
+        said="images_part_0, images_part_1 count as classes; if they are parts of one set, pass --labels-from none",
     ),
     "Tiny ImageNet": Collection(
         lambda: images("tiny/train/{name}/images/{number}.png") | images("tiny/val/images/{number}.png"),

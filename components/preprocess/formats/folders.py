@@ -2,10 +2,12 @@
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from components.core.errors import DataError
+from components.core.sources.source_listing import first_names
 
 log = logging.getLogger(__name__)
 
@@ -22,8 +24,10 @@ _EMPTY_WORDS = {"set", "data", "dataset", "images", "imgs", "image", "img", "spl
 _COMPANION_WORD = (
     r"(masks?|seg|segmentations?|annotations?|gt|ground_?truths?|depth|normals?|edges?|matte|alpha|trimaps?|labels?)"
 )
+_MASKS = re.compile(_COMPANION_WORD, re.IGNORECASE)  # the name of a folder
 _COMPANION = re.compile(rf"(.+)[._ -]{_COMPANION_WORD}([_ ]?\d+)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\d*|[0-9a-f]{8,}|(?=.*\d)[0-9a-f]{4,}|[A-Za-z]")  # of a shard: digits, parts of hashes, a letter
+_PART = re.compile(r".*(part|batch|shard|chunk)s?[ ._-]*\d+", re.IGNORECASE)
 _SHARD, _SHARD_SIZES = re.compile(r"\d{4,}"), (1000, 10_000)  # as StyleGAN, FFHQ and img2dataset write them
 
 
@@ -128,7 +132,7 @@ def _folders_of_companions(folders: set[str]) -> set[str]:
         for above, inner in within.items()
         if any(map(_holds_pictures, inner))
         for name in inner
-        if any(map(is_companion, [name, *words_of(name)])) and not _holds_pictures(name)
+        if any(map(_MASKS.fullmatch, [name, *words_of(name)])) and not _holds_pictures(name)
     }
     return {folder for folder in folders if any(f"{folder}/".startswith(prefix) for prefix in named)}
 
@@ -138,9 +142,18 @@ def _holds_pictures(folder: str) -> bool:
     return bool(words := words_of(folder)) and _PICTURE_WORDS.issuperset(words)
 
 
-def is_companion(name: str) -> bool:
-    """Return whether the name of a class is that of a folder for masks or the like."""
-    return bool(re.fullmatch(_COMPANION_WORD, name, re.IGNORECASE))
+def warn_of_doubts(classes: Collection[str], layout: Layout) -> None:
+    """Warn where the folders that name classes may be something else."""
+    if masks := [name for name in classes if _MASKS.fullmatch(name)]:
+        log.warning("%s is a class; if its images belong to others, leave it out by a glob", first_names(masks))
+    if all(map(_PART.fullmatch, classes)):
+        message = "%s count as classes; if they are parts of one set, pass --labels-from none"
+        log.warning(message, first_names(classes))
+    deeper = {(place.class_name, folder.rpartition("/")[2]) for folder, place in layout.places.items()}
+    times = Counter(name for _, name in deeper if not _holds_pictures(name))
+    if len(repeated := sorted(name for name, count in times.items() if count > 1)) > 1:
+        message = "folders %s lie in several classes; pass --labels-from parent if they are the classes, and leave out "
+        log.warning(message + "other versions of the same images by a glob", first_names(repeated))
 
 
 def set_of(path: str) -> str:

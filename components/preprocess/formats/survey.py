@@ -302,8 +302,8 @@ def _classes(
     spelled = {name.casefold(): name for name in classes}
     if twice := [name for name in classes if spelled[name.casefold()] != name]:
         log.warning("classes differ by capital letters alone: %s and %s", twice[0], spelled[twice[0].casefold()])
-    if table is None and (companions := [name for name in classes if folders.is_companion(name)]):
-        log.warning("%s is a class; if its images belong to others, leave it out by a glob", first_names(companions))
+    if table is None and classes:
+        folders.warn_of_doubts(classes, places.layout)
     return classes, {label: number for number, label in enumerate(in_order)} | {None: datasets.NO_LABEL}
 
 
