@@ -320,6 +320,10 @@ COLLECTIONS: dict[str, Collection] = {
         },
         said="left out 8 images that are masks",
     ),
+    "chest X-rays": Collection(
+        lambda: images("xray/{name}/{number}.jpeg", classes=("NORMAL", "PNEUMONIA"), form="JPEG"),
+        ("NORMAL", "PNEUMONIA"),
+    ),
     "PlantVillage": Collection(
         lambda: {
             f"plants/{form}/{name}/{n}.png": image(kind, 2 * n + (name == "rust"))

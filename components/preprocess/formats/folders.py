@@ -24,7 +24,7 @@ _EMPTY_WORDS = {"set", "data", "dataset", "images", "imgs", "image", "img", "spl
 _COMPANION_WORD = (
     r"(masks?|seg|segmentations?|annotations?|gt|ground_?truths?|depth|normals?|edges?|matte|alpha|trimaps?|labels?)"
 )
-_MASKS = re.compile(_COMPANION_WORD, re.IGNORECASE)  # the name of a folder
+_MASKS = re.compile(rf"(?!normal$){_COMPANION_WORD}", re.IGNORECASE)  # a folder; `normal` is a class of X-rays
 _COMPANION = re.compile(rf"(.+)[._ -]{_COMPANION_WORD}([_ ]?\d+)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\d*|[0-9a-f]{8,}|(?=.*\d)[0-9a-f]{4,}|[A-Za-z]")  # of a shard: digits, parts of hashes, a letter
 _PART = re.compile(r".*(part|batch|shard|chunk)s?[ ._-]*\d+", re.IGNORECASE)
