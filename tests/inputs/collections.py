@@ -502,4 +502,23 @@ COLLECTIONS: dict[str, Collection] = {
     ),
     "lmdb": Collection(lambda: {"data.mdb": b"x"}, refused="save images as PNG files or arrays as NPZ first"),
     "GIF": Collection(lambda: {"a.gif": b"GIF89a"}, refused="save the pictures as PNG first"),
+    "JFIF": Collection(lambda: images("{name}/{number}.jfif", form="JPEG")),
+    "bitmaps beside photos": Collection(
+        lambda: {**_PETS, "cat/a.bmp": b"BM"}, said="by name: cat/a.bmp; save the pictures as PNG first"
+    ),
+    "pictures without endings": Collection(
+        lambda: images("{name}/{number}"), refused="; cat/0 is a picture: give such files an ending"
+    ),
+    "datasets, saved to a disk": Collection(
+        lambda: {"data-00000-of-00001.arrow": b""}, refused="save the table as Parquet"
+    ),
+    "dogs and cats, packed twice": Collection(
+        lambda: {"a.zip": zipped({"train.zip": zipped(_PETS)})}, refused="files in them; unpack archives first"
+    ),
+    "Parquet of pixels": Collection(
+        lambda: {"x.parquet": parquet(image=[[1, 2], [3, 4]])}, refused="save lists of pixels as an NPZ file"
+    ),
+    "NPZ of objects": Collection(
+        lambda: {"x.npz": npz(x=_X, y=_Y.astype(object))}, refused="x.npz[y] is pickled, and nothing is unpickled"
+    ),
 }

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from components.core.errors import ConfigError, DataError
 from components.core.sources.catalog import Catalog, Checksum, Rows
-from components.core.sources.files import LARGEST_IMAGE_FILE, SourceFile, printable, sha256_of
+from components.core.sources.files import LARGEST_IMAGE_FILE, SourceFile, open_file, printable, sha256_of
 from components.core.sources.index import SourceIndex, stamp_of
 from components.core.storage import buckets, digests
 
@@ -52,28 +52,33 @@ FASHION_MNIST_MD5 = {
     "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
-_IMAGE_NAME = r"\.(png|jpe?g|webp)$"
+_IMAGE_NAME = r"\.(png|jpe?g|jfif|webp)$"
 _IDX_NAME = (
-    r"^(?!.*\.(png|jpe?g|webp)$)(.*/)?[^/]*((images|labels)[^/]*(idx|ubyte)|(idx|ubyte)[^/]*(images|labels))[^/]*$"
+    r"^(?!.*\.(png|jpe?g|jfif|webp)$)(.*/)?[^/]*((images|labels)[^/]*(idx|ubyte)|(idx|ubyte)[^/]*(images|labels))[^/]*$"
 )
 _ARCHIVE_NAME = r"\.(zip|tar|tar\.gz|tgz|tar\.bz2|tbz2)$"
 _CIFAR_NAME = r"(^|/)((data|test)_batch(_\d)?|batches\.meta)$|(^|/)cifar[^/]*/(train|test|meta)$"
 _MAY_HAVE_LABELS = r"\.(csv|tsv|jsonl|mat)$|(label|class|attr|annot|target)[^/]*\.(txt|json)$"
 _NEXT_STEPS = {  # for files that are not read, by the ends of their names
-    (".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar"): "unpack archives first",
-    (".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".svg", ".heic", ".avif"): "save the pictures as PNG first",
+    (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar", ".001"): "unpack archives first",
     (
-        ".mdb",
-        ".pkl",
-        ".pickle",
-        ".pt",
-        ".pth",
-        ".h5",
-        ".hdf5",
-        ".bin",
-        ".ndjson",
-    ): "save images as PNG files or arrays as NPZ first",
+        ".gif",
+        ".bmp",
+        ".tif",
+        ".tiff",
+        ".ppm",
+        ".pgm",
+        ".svg",
+        ".heic",
+        ".avif",
+        ".jp2",
+    ): "save the pictures as PNG first",
+    (".mdb", ".pkl", ".pickle", ".pt", ".pth", ".h5", ".hdf5", ".bin", ".ndjson"): (
+        "save images as PNG files or arrays as NPZ first"
+    ),
+    (".arrow",): "save the table as Parquet, by `to_parquet` of `datasets`",
 }
+_IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8\xff", b"RIFF")  # of PNG, JPEG and WebP files
 _WILDCARD = re.compile(r"[*?\[]")
 _NAMES_SHOWN = 5
 _SECONDS_BETWEEN_LINES = 5
@@ -189,12 +194,16 @@ def list_source(source: str, root: str = "", label_file: str = "") -> Listing:
     names = catalog.names(*_NUMBERS)
     is_file = len(names) == 1 and [file.location for file in catalog.files(*_NUMBERS)] == [location]
     if number >= len(_KINDS) or (is_file and not _KINDS[number].alone):
-        content = f"holds only {first_names(names)}" if len(names) else "does not exist or holds nothing"
-        remedy = "; give the folder that holds the file" if is_file else ""
-        steps = {step for name in names for ends, step in _NEXT_STEPS.items() if name.lower().endswith(ends)}
-        remedy = f"; {' and '.join(sorted(steps))}" if steps else remedy
-        kinds = ", or ".join(kind.plural for kind in _KINDS)
-        raise DataError(f"source {source} {content}, expected {kinds}, or `{DIGITS}` or `{FASHION_MNIST}`{remedy}")
+        if not len(names):
+            raise DataError(f"source {source} does not exist or holds nothing")
+        remedy = next_steps(names) or ("; give the folder that holds the file" if is_file else "")
+        for file in itertools.islice(catalog.files(_OTHERS), 1 if not remedy else 0):
+            with open_file(file) as opened:
+                if opened.read(4).startswith(_IMAGE_STARTS):
+                    remedy = f"; {file.name} is a picture: give such files an ending, .png, .jpg or .webp"
+        kinds = ", ".join(kind.plural for kind in _KINDS)
+        read = f"{kinds}, `{DIGITS}` and `{FASHION_MNIST}`"
+        raise DataError(f"source {source} holds only {first_names(names)}{remedy} (read are {read})")
     is_flat = _KINDS[number].name == IDX or (len(pattern) == 1 and pattern != ["**"])  # results are in folders
     if left_out.is_source and not is_flat:
         raise ConfigError(
@@ -203,6 +212,12 @@ def list_source(source: str, root: str = "", label_file: str = "") -> Listing:
     if label_file and not any(map(is_label_file, catalog.names(_LABELS))) and _KINDS[number].name != ARCHIVES:
         raise DataError(f"label_file {label_file} is not in source {source}; give its path within the source")
     return Listing(catalog, number, left_out.occurs, label_file)
+
+
+def next_steps(names: Iterable[str]) -> str:
+    """Return the end of a message on files that are not read, by their names; empty if there is nothing to say."""
+    steps = {step for name in names for ends, step in _NEXT_STEPS.items() if name.lower().endswith(ends)}
+    return f"; {' and '.join(sorted(steps))}" if steps else ""
 
 
 def _number_of(name: str) -> int:
@@ -264,7 +279,9 @@ def contents(source: str, index: str = "", root: str = "", verbose: bool = True,
     if listing.holds_root and verbose:
         log.info("left %s out of the source: it holds the results of runs", root)
     if len(left_out) and verbose:
-        log.info("skipped %d files that are not %s by name: %s", len(left_out), listing.plural, first_names(left_out))
+        remedy, shown = next_steps(listing.catalog.names(_OTHERS)), first_names(left_out)
+        message = "skipped %d files that are not %s by name: %s" + remedy
+        log.log(logging.WARNING if remedy else logging.INFO, message, len(left_out), listing.plural, shown)
     if verbose:
         _warn_of_left_out(source, listing)
     if not buckets.is_uri(source):

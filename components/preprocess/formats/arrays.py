@@ -135,6 +135,8 @@ def _values(array: _Array, count: int) -> list[Label]:
     """Read the labels of so many images."""
     with _opened(array) as opened:
         dimensions, kind = _read_header(array.name, opened)
+        if kind.kind == "O":
+            raise DataError(f"{array.name} is pickled, and nothing is unpickled; save text by labels.astype(str)")
         if kind.kind not in "iubfUS" or dimensions not in ((count,), (count, 1), (1, count)):
             expected = (
                 f"expected {count:,} labels, one for each image; choose others by --label-column or --labels-from"

@@ -142,7 +142,7 @@ def _holds_pictures(folder: str) -> bool:
     return bool(words := words_of(folder)) and _PICTURE_WORDS.issuperset(words)
 
 
-def warn_of_doubts(classes: Collection[str], layout: Layout) -> None:
+def warn_of_doubts(classes: list[str], layout: Layout) -> None:
     """Warn where the folders that name classes may be something else."""
     if masks := [name for name in classes if _MASKS.fullmatch(name)]:
         log.warning("%s is a class; if its images belong to others, leave it out by a glob", first_names(masks))

@@ -89,8 +89,8 @@ def _with_columns(stack: Stack, schema: "Schema", choice: LabelChoice, quiet: bo
     if not image:
         names = ", ".join([printable(f"{name} ({kind})") for name, kind in fields.items()][:_NAMES_SHOWN])
         raise DataError(
-            f"{stack.name} has no single column of image files: {names or 'no columns'}; expected "
-            f"bytes, or a struct with bytes, in a column {_IMAGE_NAMES[0]}"
+            f"{stack.name} has no single column of image files: {names or 'no columns'}; expected bytes of PNG, JPEG "
+            f"or WebP files in a column {_IMAGE_NAMES[0]}, or a struct with bytes; save lists of pixels as an NPZ file"
         )
     others = [name for name in fields if name != image]
     recorded = [name for name in others if types[name] == "ClassLabel"]

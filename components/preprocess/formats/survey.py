@@ -225,7 +225,8 @@ def _survey_archives(location: str, listing: Listing, choice: LabelChoice) -> Su
     if not any(images for images, _ in members_of.values()):
         if any(source_listing.is_cifar(member.name) for _, others in members_of.values() for member in others):
             return _survey_stacks(location, source_listing.CIFAR, [*listing.files], choice)
-        raise DataError(f"{location} holds archives without images; expected PNG, JPEG or WebP files in them")
+        remedy = source_listing.next_steps(member.name for _, others in members_of.values() for member in others)
+        raise DataError(f"{location} holds archives without images; expected PNG, JPEG or WebP files in them{remedy}")
     path_of = _paths_in_source(members_of)
     every = {
         file: {member: path_of(file, member.name) for member in images} for file, (images, _) in members_of.items()
@@ -327,8 +328,9 @@ def _table_in(
     others = [member for member in others if member.name not in label_members]
     left_out = [member.name for member in others if not label_files.is_of_sample(member.name)]
     if left_out:
-        message = "skipped %d members of %s that are no images by name: %s"
-        log.info(message, len(left_out), file.name, first_names(left_out))
+        remedy = source_listing.next_steps(left_out)
+        message = "skipped %d members of %s that are no images by name: %s" + remedy
+        log.log(logging.WARNING if remedy else logging.INFO, message, len(left_out), file.name, first_names(left_out))
 
     def content_of(name: str) -> bytes:
         return next(archives.read_members(file, [label_members[name]]))

@@ -32,11 +32,11 @@ def test_sources_that_cannot_be_listed(pets: Path, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "packed" / "x.tar.xz").write_bytes(b"packed")
     for source, words in (
-        (tmp_path / "nowhere", "IDX files, or PNG"),
+        (tmp_path / "nowhere", "does not exist"),
         (pets / "birds" / "*.png", "birds"),
         (pets / "*.gif", "holds nothing"),
-        (pets / "cats" / "1.png", "only 1.png, .* give the folder"),
-        (tmp_path / "empty", "holds nothing, .* PNG, .* TFRecord"),
+        (pets / "cats" / "1.png", "only 1.png; give the folder that holds the file .*, PNG, .* TFRecord"),
+        (tmp_path / "empty", "holds nothing"),
         (tmp_path / "packed" / "x.tar.xz", r"x\.tar\.xz.* unpack"),
         (tmp_path / "packed", r"x\.tar\.xz.* unpack"),
     ):

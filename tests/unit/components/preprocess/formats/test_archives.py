@@ -90,7 +90,10 @@ def test_members_keep_their_names_and_others_are_logged(
         survey.survey(file.location)
     assert [member.name for member in members] == list(FILES)
     assert [member.name for member in others] == ["notes.txt", "inner.zip"]
-    logged = ["notes.txt, inner.zip", "4 train images, no splits; 2 classes by folders: cats, dogs"]
+    logged = [
+        "notes.txt, inner.zip; unpack archives first",
+        "4 train images, no splits; 2 classes by folders: cats, dogs",
+    ]
     assert [message.partition(": ")[2] for message in caplog.messages] == logged
     assert list(archives.read_members(file, members)) == list(FILES.values())
     monkeypatch.setattr(survey, "IMAGES_AT_ONCE", 3)
