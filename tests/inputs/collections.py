@@ -501,6 +501,31 @@ COLLECTIONS: dict[str, Collection] = {
         refused="no single array of images, but id, breed; save images as PNG files",
     ),
     "lmdb": Collection(lambda: {"data.mdb": b"x"}, refused="save images as PNG files or arrays as NPZ first"),
+    "dogs and cats by name": Collection(
+        lambda: images("train/{name}.{number}.jpg", form="JPEG"),
+        (),
+        said="names of images begin with cat, dog, which are no classes; put images into folders of these names",
+    ),
+    "thumbnails": Collection(
+        lambda: images("{name}/{number}.png") | images("{name}/thumbnails/{number}.png"),
+        said="left out 8 images that are masks, previews or the like",
+    ),
+    "a table of Windows": Collection(
+        lambda: {
+            **images("images/{number}.png"),
+            "labels.csv": table(_PNGS, "file;label", "images\\{name};{label}").decode().encode("utf-16"),
+        }
+    ),
+    "a table in an old encoding": Collection(
+        lambda: {**_NUMBERED, "labels.csv": b"file,label\n0.png,caf\xe9\n"}, refused="save it as CSV UTF-8"
+    ),
+    "arrays without names": Collection(
+        lambda: {"data.npz": npz(arr_0=_X, arr_1=_Y)},
+        refused="no array of images by name (data.npz[arr_0], data.npz[arr_1])",
+    ),
+    "a column for each class in NPZ": Collection(
+        lambda: {"x.npz": npz(x=_X, y=np.eye(2)[_Y])}, refused="of a column for each class save argmax(axis=1)"
+    ),
     "GIF": Collection(lambda: {"a.gif": b"GIF89a"}, refused="save the pictures as PNG first"),
     "JFIF": Collection(lambda: images("{name}/{number}.jfif", form="JPEG")),
     "bitmaps beside photos": Collection(

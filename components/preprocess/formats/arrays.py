@@ -11,7 +11,6 @@ would hold them in memory.
 import contextlib
 import itertools
 import logging
-import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from typing import IO, NamedTuple
@@ -37,6 +36,7 @@ _LABEL_WORDS = {"labels", "label", "y", "targets", "target", "class"}
 class _Array(NamedTuple):
     file: SourceFile
     member: str  # of an NPZ file; empty for an NPY file
+    is_alone: bool = True  # in the file
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class _Array(NamedTuple):
     @property
     def words(self) -> list[str]:
         """The words of the array's name, or of the file's if NumPy named the array."""
-        is_unnamed = re.fullmatch(r"(arr_\d+\.npy)?", self.member)
+        is_unnamed = self.is_alone and self.member in ("", "arr_0.npy")
         return words_of(_stem(self.file) if is_unnamed else self.member.removesuffix(".npy"))
 
     @property
@@ -103,7 +103,7 @@ def _stack(arrays: list[_Array], split: str, label: str | None = None) -> Stack:
         raise DataError(
             f"{image.name} has {dtype}, expected uint8 from 0 to 255, or uint16; scale it before it is saved"
         )
-    files, members = zip(*arrays, strict=True)
+    files, members, _ = zip(*arrays, strict=True)
     shape = stacks.shape_of(image.name, dimensions)
     if max(shape.height, shape.width) > _LONGEST * min(shape.height, shape.width) and len(dimensions) == 3:
         message = "%s has %s images of %s; arrays are [n, height, width], and one with n last must be turned first"
@@ -139,7 +139,8 @@ def _values(array: _Array, count: int) -> list[Label]:
             raise DataError(f"{array.name} is pickled, and nothing is unpickled; save text by labels.astype(str)")
         if kind.kind not in "iubfUS" or dimensions not in ((count,), (count, 1), (1, count)):
             expected = (
-                f"expected {count:,} labels, one for each image; choose others by --label-column or --labels-from"
+                f"expected {count:,} labels, one for each image; choose others by --label-column or --labels-from, and "
+                "of a column for each class save argmax(axis=1)"
             )
             raise DataError(f"{array.name} has {kind} {[*dimensions]}, {expected}")
         content = b"".join(stacks.read_items(array.name, opened, count, kind.itemsize, "labels"))
@@ -154,7 +155,8 @@ def _arrays_in(file: SourceFile) -> list[_Array]:
     if file.name.endswith(".npy"):
         return [_Array(file, "")]
     with stacks.open_unpacked(file) as stored, zipfile.ZipFile(stored) as packed:
-        return [_Array(file, member) for member in sorted(packed.namelist())]
+        members = sorted(packed.namelist())
+        return [_Array(file, member, len(members) == 1) for member in members]
 
 
 @contextlib.contextmanager

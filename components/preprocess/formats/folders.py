@@ -22,12 +22,14 @@ _WORD = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _PICTURE_WORDS = {"images", "imgs", "image", "img", "pictures", "photos", "jpeg", "jpg", "png", "rgb"}
 _EMPTY_WORDS = {"set", "data", "dataset", "images", "imgs", "image", "img", "split"}  # `training_set`, `test-images`
 _COMPANION_WORD = (
-    r"(masks?|seg|segmentations?|annotations?|gt|ground_?truths?|depth|normals?|edges?|matte|alpha|trimaps?|labels?)"
+    r"(masks?|seg|segmentations?|annotations?|gt|ground_?truths?|depth|normals?|edges?|matte|alpha|trimaps?|labels?"
+    r"|thumb(nail)?s?|previews?)"
 )
 _MASKS = re.compile(rf"(?!normal$){_COMPANION_WORD}", re.IGNORECASE)  # a folder; `normal` is a class of X-rays
 _COMPANION = re.compile(rf"(.+)[._ -]{_COMPANION_WORD}([_ ]?\d+)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\d*|[0-9a-f]{8,}|(?=.*\d)[0-9a-f]{4,}|[A-Za-z]")  # of a shard: digits, parts of hashes, a letter
 _PART = re.compile(r".*(part|batch|shard|chunk)s?[ ._-]*\d+", re.IGNORECASE)
+_IMAGES_PER_WORD = 4  # at least, if words are classes
 _SHARD, _SHARD_SIZES = re.compile(r"\d{4,}"), (1000, 10_000)  # as StyleGAN, FFHQ and img2dataset write them
 
 
@@ -116,13 +118,13 @@ def companions(names: Iterable[str]) -> set[str]:
     if folders_of_companions:
         left_out |= {name for name in names if name.rpartition("/")[0] in folders_of_companions}
     if left_out:
-        message = "left out %s images that are masks or the like of others by name, such as %s; rename them to use them"
-        log.warning(message, f"{len(left_out):,}", min(left_out))
+        message = "left out %s images that are masks, previews or the like of others by name, such as %s; rename them "
+        log.warning(message + "to use them", f"{len(left_out):,}", min(left_out))
     return left_out
 
 
 def _folders_of_companions(folders: set[str]) -> set[str]:
-    """Return the folders that are in one for masks or the like, such as `SegmentationClass`, beside one of pictures."""
+    """Return the folders that are in one for masks or the like, such as `SegmentationClass`, beside pictures."""
     within: dict[str, set[str]] = {}  # by folder
     for parts in (folder.split("/") for folder in folders):
         for depth, part in enumerate(parts):
@@ -130,7 +132,7 @@ def _folders_of_companions(folders: set[str]) -> set[str]:
     named = {
         f"{above}/{name}/".removeprefix("/")
         for above, inner in within.items()
-        if any(map(_holds_pictures, inner))
+        if above in folders or any(map(_holds_pictures, inner))
         for name in inner
         if any(map(_MASKS.fullmatch, [name, *words_of(name)])) and not _holds_pictures(name)
     }
@@ -154,6 +156,14 @@ def warn_of_doubts(classes: list[str], layout: Layout) -> None:
     if len(repeated := sorted(name for name, count in times.items() if count > 1)) > 1:
         message = "folders %s lie in several classes; pass --labels-from parent if they are the classes, and leave out "
         log.warning(message + "other versions of the same images by a glob", first_names(repeated))
+
+
+def warn_of_words(names: Iterable[str]) -> None:
+    """Warn if names of images without classes begin with few words, such as `cat.1.jpg`: these may be classes."""
+    words = Counter(re.sub(r"[\W\d_]+$", "", without_ending(name.rpartition("/")[2])) for name in names)
+    if 1 < len(words.keys() - {""}) <= words.total() / _IMAGES_PER_WORD:
+        message = "names of images begin with %s, which are no classes; put images into folders of these names, or "
+        log.warning(message + "name a table by --label-file", first_names(sorted(words.keys() - {""})))
 
 
 def set_of(path: str) -> str:

@@ -13,6 +13,7 @@
   label; else `.json` has it in a field (github.com/webdataset/webdataset).
 """
 
+import codecs
 import csv
 import io
 import json
@@ -65,7 +66,7 @@ class Table(NamedTuple):
         """
         if not self.rows:
             return dict.fromkeys(paths, Row(None, None))
-        for key in (str, lambda path: path.removeprefix(passed_over), _base_name, _stem):
+        for key in (str, _with_slashes, lambda path: path.removeprefix(passed_over), _base_name, _stem):
             rows = {key(path): row for path, row in self.rows.items()}
             keys = [key(path) for path in paths]
             if any(path in rows for path in keys):
@@ -194,6 +195,10 @@ def _sample(name: str) -> str:
     return f"{folder}{slash}{base.partition('.')[0]}"
 
 
+def _with_slashes(path: str) -> str:  # as Windows does not write it
+    return path.replace("\\", "/")
+
+
 def _base_name(path: str) -> str:
     return path.rpartition("/")[2]
 
@@ -205,9 +210,12 @@ def _stem(path: str) -> str:
 
 def _decoded(where: str, content: bytes) -> str:
     try:
-        return content.decode("utf-8-sig")
+        return content.decode(
+            "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+        )
     except UnicodeDecodeError as error:
-        raise DataError(f"{where} is not UTF-8: {error.reason} at byte {error.start:,}") from None
+        at = f"{error.reason} at byte {error.start:,}"
+        raise DataError(f"{where} is not UTF-8: {at}; save it as CSV UTF-8, as spreadsheets call it") from None
 
 
 def _add(table: Table, lines: Iterable[_Line], folder: str) -> None:

@@ -30,7 +30,7 @@ from components.preprocess.formats import (
 from components.preprocess.formats.archives import Member
 from components.preprocess.formats.folders import FOLDER, PARENT, Layout
 from components.preprocess.formats.label_files import Names, Row, Table
-from components.preprocess.formats.labels import AUTO, BY_NAME, FILE, Label, LabelChoice, Tally
+from components.preprocess.formats.labels import AUTO, BY_NAME, FILE, NONE, Label, LabelChoice, Tally
 from components.preprocess.formats.stacks import Example, Stack
 
 log = logging.getLogger(__name__)
@@ -180,6 +180,7 @@ class _Places:
     """Split and label of each image, by a row of a table or by the folders that it is in."""
 
     def __init__(self, location: str, names: Iterable[str], choice: LabelChoice) -> None:
+        self.names = names
         paths_of_folders = {name.rpartition("/")[0] for name in names}
         self.layout = folders.lay_out(location, paths_of_folders, PARENT if choice.origin == PARENT else FOLDER)
         images = ((self._in(name).class_name or "", name.rpartition("/")[2]) for name in names)
@@ -305,6 +306,8 @@ def _classes(
         log.warning("classes differ by capital letters alone: %s and %s", twice[0], spelled[twice[0].casefold()])
     if table is None and classes:
         folders.warn_of_doubts(classes, places.layout)
+    elif table is None and choice.origin != NONE:
+        folders.warn_of_words(places.names)
     return classes, {label: number for number, label in enumerate(in_order)} | {None: datasets.NO_LABEL}
 
 
