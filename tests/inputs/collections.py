@@ -6,6 +6,7 @@ The brightness of a picture says its class, so that labels which are mixed up ar
 import dataclasses
 import functools
 import io
+import json
 import pickle
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -510,6 +511,16 @@ COLLECTIONS: dict[str, Collection] = {
         lambda: images("{name}/{number}.png") | images("{name}/thumbnails/{number}.png"),
         said="left out 8 images that are masks, previews or the like",
     ),
+    **{
+        f"labels as {name} of JSON": Collection(
+            functools.partial(lambda content: {**_NUMBERED, "l.json": json.dumps(content).encode()}, content),
+            choice=LabelChoice(file="l.json"),
+        )
+        for name, content in (
+            ("an object", dict(zip(_PNGS, 4 * CLASSES, strict=True))),
+            ("a list", [{"image": path, "label": name} for path, name in zip(_PNGS, 4 * CLASSES, strict=True)]),
+        )
+    },
     "a table of Windows": Collection(
         lambda: {
             **images("images/{number}.png"),

@@ -1,6 +1,6 @@
 """The files of labels of a source: which of several counts, and how to read it.
 
-- Tables: CSV, text with columns apart at tabs, semicolons or blanks, or JSON lines, with a row for each image. Columns
+- Tables: CSV, text with columns apart at tabs, semicolons or blanks, or JSON, with a row for each image. Columns
   are known by their names: the image's path, its label, and perhaps its split (empty for `train`). `labels.csv` is one,
   `metadata.jsonl` and `metadata.csv` of Hugging Face's `datasets`
   (huggingface.co/docs/datasets/main/en/image_dataset), and the file that `label_file` names, which may lack a header
@@ -231,7 +231,7 @@ def _add(table: Table, lines: Iterable[_Line], folder: str) -> None:
 def _lines(where: str, name: str, text: str, choice: LabelChoice) -> list[_Line] | None:
     if name == source_listing.STYLEGAN:
         return _lines_of_stylegan(where, text)
-    columns, rows = _rows_of_json(where, text) if name.endswith(".jsonl") else _rows_of_text(where, text)
+    columns, rows = _rows_of_json(where, text) if name.endswith((".json", ".jsonl")) else _rows_of_text(where, text)
     is_meant = name == source_listing.LABELS or choice.file != ""  # and not another program's, or captions
     if is_meant and not rows:
         raise DataError(f"{where} has a header alone, expected a row for each image")
@@ -295,14 +295,20 @@ def _in_order(where: str, values: list[Any], images: list[str]) -> list[_Line]:
 
 
 def _rows_of_json(name: str, text: str) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:
-    rows = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            where = f"{name}, line {number}"
-            row = _parse_json(where, line)
-            if not isinstance(row, dict):
-                raise DataError(f"{where} is {reprlib.repr(row)}, expected an object")
-            rows.append((where, row))
+    """Return as `_rows_of_text`, of lines of objects, of a list of objects, or of an object of labels by paths."""
+    if name.endswith(".jsonl"):
+        lines = [(f"{name}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        rows = [(where, _parse_json(where, line)) for where, line in lines]
+    else:
+        value = _parse_json(name, text)
+        if isinstance(value, dict):
+            value = [{"file": path, "label": label} for path, label in value.items()]
+        rows = [
+            (f"{name}, entry {number}", row) for number, row in enumerate(value if isinstance(value, list) else [value])
+        ]
+    for where, row in rows:
+        if not isinstance(row, dict):
+            raise DataError(f"{where} is {reprlib.repr(row)}, expected an object")
     return [*dict.fromkeys(column for _, row in rows for column in row)], rows
 
 
