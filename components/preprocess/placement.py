@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from components.core.artifacts import datasets
-from components.core.artifacts.datasets import ImageShape
+from components.core.artifacts.datasets import SPLITS, ImageShape
 from components.preprocess.config import TEST_SHARE
 from components.preprocess.reuse import DatasetCache
 
@@ -38,27 +37,22 @@ class Plan(NamedTuple):
     @property
     def shard_names(self) -> list[str]:
         """The file names of all shards, by split."""
-        counts = [(split, self.shard_counts[split]) for split in datasets.SPLITS]
+        counts = [(split, self.shard_counts[split]) for split in SPLITS]
         return [f"{split}-{number:05d}-of-{count:05d}.tfrecord" for split, count in counts for number in range(count)]
 
 
 def divide(
     counts: dict[str, int], test_fraction: float, validation_fraction: float, images_per_shard: int
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Return the splits that a source lacks with their shares, and each split's number of shards.
-
-    `counts` has the number of images in each split of the source.
-    """
+    """Return shares for the splits that a source lacks, and numbers of shards; `counts` are its images by split."""
+    images = counts["train"]
+    test_share = max(TEST_SHARE, _TEST_IMAGES / images) if images >= _SPARED_FROM else TEST_SHARE
     # The hash's range is divided among the splits in this order (`places`).
-    fractions = {"test": test_fraction or _test_share(counts["train"]), "validation": validation_fraction}
+    fractions = {"test": test_fraction or test_share, "validation": validation_fraction}
     shares = {split: share for split, share in fractions.items() if not counts.get(split)}
-    expected = {**counts, **{split: counts["train"] * share for split, share in shares.items()}}
-    expected["train"] -= sum(counts["train"] * share for share in shares.values())
-    return shares, {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in datasets.SPLITS}
-
-
-def _test_share(images: int) -> float:
-    return max(TEST_SHARE, _TEST_IMAGES / images) if images >= _SPARED_FROM else TEST_SHARE
+    expected = {**counts, **{split: images * share for split, share in shares.items()}}
+    expected["train"] -= sum(images * share for share in shares.values())
+    return shares, {split: max(1, math.ceil(expected[split] / images_per_shard)) for split in SPLITS}
 
 
 def places(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) -> tuple[np.ndarray, np.ndarray]:
@@ -68,14 +62,14 @@ def places(hashes: Sequence[bytes], source_splits: Sequence[str], plan: Plan) ->
     of the sha256, read as big-endian.
     """
     words = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, _WORDS)
-    numbers = {split: number for number, split in enumerate(datasets.SPLITS)}
+    numbers = {split: number for number, split in enumerate(SPLITS)}
     source_numbers = np.array([numbers[split] for split in source_splits], np.uint8)
     splits, position, edge = source_numbers.copy(), words[:, 0] / 2.0**64, 0.0
     for split, share in plan.made_splits.items():
         chosen = (source_numbers == numbers["train"]) & (edge <= position) & (position < edge + share)
         splits[chosen] = numbers[split]
         edge += share
-    counts = np.array([plan.shard_counts[split] for split in datasets.SPLITS], np.uint64)
+    counts = np.array([plan.shard_counts[split] for split in SPLITS], np.uint64)
     shards = (np.cumsum(counts) - counts)[splits] + words[:, 1] % counts[splits]
     keys = b"".join(hashlib.sha256(b"%d:" % plan.seed + pixel_hash).digest() for pixel_hash in hashes)
     return shards.astype(np.int64), np.frombuffer(keys, ">u8").reshape(-1, _WORDS)

@@ -21,11 +21,10 @@ import numpy as np
 import PIL
 from PIL import features
 
-from components.core import errors
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.data import pixels, tfrecord
-from components.core.errors import DataError, TransientError
+from components.core.errors import DataError, TransientError, line_of
 from components.core.sources import source_listing
 from components.core.storage import atomic_files, digests
 
@@ -135,10 +134,11 @@ def _opened(table: str) -> sqlite3.Connection:
 
 def _members_in(dataset: Path, made_by: bytes, shards: list[str]) -> Iterator[tuple[bytes, bytes, int, int]]:
     """Yield rows of the table for the images of a dataset, and append its shards to the numbered ones."""
+    passed_over = "skipped %s, whose images cannot be reused: %s"
     try:
         manifest = Manifest.read(dataset)
     except (DataError, OSError) as error:
-        _pass_over(dataset, error)
+        log.warning(passed_over, dataset, line_of(error))
         return
     if manifest.source.get("kind") != source_listing.IMAGES:
         return
@@ -149,7 +149,7 @@ def _members_in(dataset: Path, made_by: bytes, shards: list[str]) -> Iterator[tu
             if hashlib.sha256(content).hexdigest() != manifest.listed.get(name):
                 raise DataError(f"{name} is damaged")
         except (DataError, OSError) as error:
-            _pass_over(dataset / shard.file, error)
+            log.warning(passed_over, dataset / shard.file, line_of(error))
             continue
         if not content.startswith(made_by):
             log.info("skipped %s: its images were decoded differently", dataset)
@@ -158,7 +158,3 @@ def _members_in(dataset: Path, made_by: bytes, shards: list[str]) -> Iterator[tu
         members = np.frombuffer(content, _MEMBER, offset=len(made_by))
         for record, (image, sha256) in enumerate(members.tolist()):
             yield image, sha256, record, len(shards) - 1
-
-
-def _pass_over(path: Path, error: Exception) -> None:
-    log.warning("skipped %s, whose images cannot be reused: %s", path, errors.line_of(error))

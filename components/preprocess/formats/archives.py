@@ -85,16 +85,12 @@ def _path_of(name: str) -> str:
     return "" if any(part.startswith(".") for part in parts) else printable("/".join(parts))
 
 
-def _zip_name(info: zipfile.ZipInfo) -> str:
-    """Return a member's name: UTF-8 even without the flag that says so, which Macs and many programs forget."""
-    if info.flag_bits & _UTF_8:
-        return info.orig_filename
-    return info.orig_filename.encode("cp437").decode("utf-8", "surrogateescape")
-
-
 def _zip_members(file: SourceFile, opened: BinaryIO, no_files: list[str]) -> Iterator[Member]:
     for info in zipfile.ZipFile(opened).infolist():
-        name = _path_of(_zip_name(info).replace("\\", "/"))
+        name = info.orig_filename
+        if not info.flag_bits & _UTF_8:  # UTF-8 all the same: Macs and many programs forget the flag
+            name = name.encode("cp437").decode("utf-8", "surrogateescape")
+        name = _path_of(name.replace("\\", "/"))
         if not name or info.is_dir():
             continue
         if stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):

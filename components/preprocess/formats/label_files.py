@@ -115,9 +115,8 @@ def read(
             if len(content) > LARGEST_FILE:
                 raise DataError(f"{where} has more than {LARGEST_FILE:,} bytes")
             if name.endswith(".mat"):
-                lines: list[_Line] | None = _in_order(
-                    where, whole_files.labels_in(where, content, choice), sorted(images)
-                )
+                in_order = zip(sorted(images), whole_files.labels_in(where, content, choice, len(images)), strict=True)
+                lines: list[_Line] | None = [(where, image, label, None) for image, label in in_order]
             else:
                 lines = _lines(where, name, _decoded(where, content), choice)
             if lines is not None:
@@ -286,12 +285,6 @@ def _lines_of_stylegan(name: str, text: str) -> list[_Line] | None:
         is_pair = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], int) and entry[1] >= 0
         lines.append((f"{name}, entry {number}", *(entry if is_pair else (entry, None)), None))
     return lines
-
-
-def _in_order(where: str, values: list[Any], images: list[str]) -> list[_Line]:
-    if len(values) != len(images):
-        raise DataError(f"{where} has {len(values):,} labels for {len(images):,} images; they must be as many")
-    return [(where, image, value, None) for image, value in zip(images, values, strict=True)]
 
 
 def _rows_of_json(name: str, text: str) -> tuple[list[str], list[tuple[str, dict[str, Any]]]]:

@@ -32,11 +32,6 @@ class LabelChoice(NamedTuple):
     column: str = ""  # field of labels; empty for the one that its name shows
     file: str = ""  # file of labels within the source; empty for those that their names show
 
-    @property
-    def takes_files(self) -> bool:
-        """Whether files of labels count."""
-        return self.origin in (AUTO, FILE)
-
 
 BY_NAME = LabelChoice()
 

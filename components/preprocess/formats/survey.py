@@ -242,7 +242,7 @@ def _survey_archives(location: str, listing: Listing, choice: LabelChoice) -> Su
     passed_over = places.layout.passed_over
     table = _table_beside(listing, choice, paths, places.layout)
     rows_of = dict.fromkeys(images_of, table.of(paths, passed_over, choice) if table else {})
-    if choice.takes_files and not table:
+    if choice.origin in (AUTO, FILE) and not table:
         several = len(images_of) > 1
         table_of = {
             file: _table_in(file, [*images], members_of[file][1], choice, several) for file, images in images_of.items()
@@ -271,7 +271,7 @@ def _survey_archives(location: str, listing: Listing, choice: LabelChoice) -> Su
 
 def _table_beside(listing: Listing, choice: LabelChoice, names: Names, layout: Layout) -> Table | None:
     """Read the files of labels beside images or archives; those of one for all images lie above all of them."""
-    if not choice.takes_files:
+    if choice.origin not in (AUTO, FILE):
         return None
     above_all = {"", *itertools.accumulate(layout.passed_over.split("/"), "{}/{}".format)}
     files = [

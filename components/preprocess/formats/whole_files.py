@@ -36,7 +36,9 @@ Fields = dict[str, Any]  # images uint8 [n, height, width] or [n, height, width,
 
 def list_stacks(files: Iterable[SourceFile], choice: LabelChoice) -> Iterator[Stack]:
     """List the images of some files, or of the batches of CIFAR within archives, with the fields of their labels."""
-    places = [(file, member) for file in files for member in _members(file)]
+    is_archive = source_listing.is_archive
+    # Of an archive each batch of CIFAR, of another file all of it, under an empty name.
+    places = [(file, member) for file in files for member in (_batches(file) if is_archive(file.name) else [""])]
     loaded = [(*place, {name: _without_values(values) for name, values in _load(*place).items()}) for place in places]
     meta = {name: names for _, _, fields in loaded for name, names in fields.items() if name in _CLASS_NAMES.values()}
     with_images = [(file, member, fields) for file, member, fields in loaded if not fields.keys() & meta.keys()]
@@ -68,19 +70,17 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
         yield content if with_images else b"", labels.label_of(stack.name, value)
 
 
-def labels_in(where: str, content: bytes, choice: LabelChoice) -> list[Any]:
-    """Return the labels that a MATLAB file has, one for each image of another source; `DataError` if none are known."""
+def labels_in(where: str, content: bytes, choice: LabelChoice, count: int) -> list[Any]:
+    """Return the labels that a MATLAB file has, one for each of `count` images elsewhere; else raise `DataError`."""
     fields = _of_matlab(where, content)
     vectors = [name for name, values in fields.items() if values.ndim <= 2 and values.size == max(values.shape)]
     label = labels.choose(where, vectors, choice, vectors[0] if len(vectors) == 1 else "")
     if not label:
         raise DataError(f"{where} has the arrays {', '.join(fields)}; say by --label-column which has the labels")
-    return list(fields[label].ravel().tolist())
-
-
-def _members(file: SourceFile) -> list[str]:
-    """Return the names of the batches of CIFAR in an archive; an empty one for a file that is no archive."""
-    return [*_batches(file)] if source_listing.is_archive(file.name) else [""]
+    values: list[Any] = fields[label].ravel().tolist()
+    if len(values) != count:
+        raise DataError(f"{where} has {len(values):,} labels for {count:,} images; they must be as many")
+    return values
 
 
 @functools.lru_cache(maxsize=1)  # an archive is unpacked to its end to be listed
