@@ -78,21 +78,16 @@ class AttemptFiles:
 
         Damage by the disk is not detected here.
         """
-
-        def downloaded(file_part: FilePart) -> bytes:
-            name, *span_and_checksum = file_part
-            return buckets.read_range(f"{self}/{name}", *span_and_checksum)
-
-        def opened(file_part: FilePart) -> bytes:
-            name, start, size, _ = file_part
+        if self.in_bucket:
+            yield from concurrent.transfers(lambda part: buckets.read_range(f"{self}/{part[0]}", *part[1:]), file_parts)
+            return
+        for name, start, size, _ in file_parts:
             with open(self.path / name, "rb", buffering=0) as file:
                 file.seek(start)
                 content = file.read(size)
             if len(content) < size:
                 raise OSError(errno.EIO, "cut short", str(self.path / name))
-            return content
-
-        return concurrent.transfers(downloaded, file_parts) if self.in_bucket else map(opened, file_parts)
+            yield content
 
     def write(self, name: str, parts: Iterable[bytes]) -> str:
         """Write a file; return its checksum in a bucket, where the disk of this machine holds it before, else nothing.

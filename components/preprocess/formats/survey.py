@@ -228,15 +228,13 @@ def _survey_archives(location: str, listing: Listing, choice: LabelChoice) -> Su
             return _survey_stacks(location, source_listing.CIFAR, [*listing.files], choice)
         remedy = source_listing.next_steps(member.name for _, others in members_of.values() for member in others)
         raise DataError(f"{location} holds archives without images; expected PNG, JPEG or WebP files in them{remedy}")
-    path_of = _paths_in_source(members_of)
-    every = {
-        file: {member: path_of(file, member.name) for member in images} for file, (images, _) in members_of.items()
-    }
-    companions = folders.companions([path for images in every.values() for path in images.values()])
+    prefix_of = _prefixes_in_source(members_of)
     images_of = {
-        file: {member: path for member, path in images.items() if path not in companions}
-        for file, images in every.items()
+        file: {member: prefix_of[file] + member.name for member in images} for file, (images, _) in members_of.items()
     }
+    companions = folders.companions([path for images in images_of.values() for path in images.values()])
+    for file, images in images_of.items():
+        images_of[file] = {member: path for member, path in images.items() if path not in companions}
     paths, tally = [path for images in images_of.values() for path in images.values()], Tally()
     places = _Places(location, paths, choice)
     passed_over = places.layout.passed_over
@@ -250,7 +248,7 @@ def _survey_archives(location: str, listing: Listing, choice: LabelChoice) -> Su
         table = next(filter(None, table_of.values()), None)
         for file, own_table in table_of.items() if table else ():
             name, rows = own_table or Table(file.name, {})  # the images of an archive without one have no labels
-            in_place = Table(name, {path_of(file, path): row for path, row in rows.items()})
+            in_place = Table(name, {prefix_of[file] + path: row for path, row in rows.items()})
             rows_of[file] = in_place.of([*images_of[file].values()], passed_over, choice)
     located: dict[SourceFile, list[tuple[Member, str, Label]]] = {}
     for file, images in images_of.items():
@@ -346,10 +344,8 @@ def _table_in(
     return table
 
 
-def _paths_in_source(
-    members_of: dict[SourceFile, tuple[list[Member], list[Member]]],
-) -> Callable[[SourceFile, str], str]:
-    """Return a function for a member's path as if each archive were unpacked in place, `train.zip` into `train`."""
+def _prefixes_in_source(members_of: dict[SourceFile, tuple[list[Member], list[Member]]]) -> dict[SourceFile, str]:
+    """Return what precedes members' paths as if each archive were unpacked in place, `train.zip` into `train`."""
     prefix_of = {}
     for file, (images, _) in members_of.items():
         *above, file_name = file.name.split("/")
@@ -358,7 +354,7 @@ def _paths_in_source(
         if folders.is_split(stem) and not any(map(folders.is_split, tops)):
             above.append(stem)
         prefix_of[file] = "".join(f"{folder}/" for folder in above)
-    return lambda file, name: prefix_of[file] + name
+    return prefix_of
 
 
 _Examples = Callable[[Stack, bool], Iterator[Example]]
