@@ -29,7 +29,6 @@ from components.core import concurrent, errors
 from components.core.artifacts import datasets
 from components.core.errors import ConfigError, DataError, StageError, TransientError
 from components.core.storage import atomic_files, buckets
-from components.core.storage.buckets import Conflict
 from components.core.storage.json_values import typed
 from components.core.storage.location import ATTEMPT, Location, Written
 
@@ -112,11 +111,8 @@ class AttemptFiles:
         return Written(len(content), hashlib.sha256(content).hexdigest(), self.write(name, [content]))
 
     def leave(self, name: str, value: Any) -> None:
-        """Write a value as a note: JSON, which can hold no code, a class as its fields.
-
-        In a bucket the first of several stays.
-        """
-        with contextlib.suppress(Conflict):
+        """Write a value as JSON, which holds no code, a class as its fields. In a bucket the first of several stays."""
+        with contextlib.suppress(buckets.Conflict):
             self.write(name, [json.dumps(value, default=vars).encode()])
 
     def sizes(self) -> dict[str, int]:
@@ -130,7 +126,7 @@ def results(item: Any, work: Callable[..., Iterable[Result]], location: str, *ar
         return [] if files.exists(FAILED) else [*work(files, item, *arguments)]
     except MemoryError:
         failure = errors.TRANSIENT, "out of memory; give fewer images_per_shard, or use a larger machine"
-    except Conflict as error:
+    except buckets.Conflict as error:
         name = str(error).rpartition("/")[2]
         message = f"two workers made different bytes of {name}; give all Beam workers the same image"
         failure = errors.BAD_CONFIGURATION, message

@@ -18,17 +18,16 @@ from typing import NamedTuple
 import google_crc32c
 import numpy as np
 
-from components.core import errors
 from components.core.artifacts.datasets import ImageShape
 from components.core.data import pixels
 from components.core.data.pixels import Decoded, UndecodableImage
-from components.core.errors import DataError
-from components.preprocess import placement, reuse
+from components.core.errors import DataError, naming
+from components.preprocess import reuse
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.decode import pool
 from components.preprocess.formats import survey
 from components.preprocess.formats.survey import ImagesPart, Original, Part
-from components.preprocess.placement import Plan
+from components.preprocess.placement import Plan, places
 
 MOST_QUARANTINED = 10_000  # for a source of any size: so many have one cause, which should be fixed
 ROWS, INDEX = ".rows", ".index"  # endings of a file of rows, and of the index of a chunk
@@ -108,7 +107,7 @@ def blocks_in_order(
     """
     orders, labels, contents = [], [], []
     with tempfile.TemporaryFile(dir=files.scratch) as merged:
-        with errors.naming(files.scratch):
+        with naming(files.scratch):
             for content in files.parts(sorted(file_parts)):
                 merged.write(content)
                 part = np.frombuffer(content, kind)
@@ -191,7 +190,7 @@ class _Writer:
             keys, images, hashes = zip(*examples[: end - begin], strict=True)
             splits, labels, contents = zip(*keys, strict=True)
             rows = self._rows[begin:end]
-            self._shards[begin:end], rows["order"] = placement.places(hashes, splits, self.plan)
+            self._shards[begin:end], rows["order"] = places(hashes, splits, self.plan)
             rows["label"] = labels
             both = b"".join(itertools.chain(*zip(contents, hashes, strict=True)))
             rows["hashes"] = np.frombuffer(both, "<u8").reshape(-1, 2, 4)

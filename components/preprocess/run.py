@@ -14,18 +14,17 @@ from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources import source_listing
 from components.core.sources.files import printable
-from components.core.sources.source_listing import Contents
 from components.core.stage import cache_key, provenance
 from components.core.stage.executor import StageResult
 from components.core.storage import buckets, digests
 from components.core.storage.location import Location, Written
-from components.preprocess import attempt_files, download, leaks, placement, reuse
+from components.preprocess import attempt_files, download, leaks, reuse
 from components.preprocess.attempt_files import AttemptFiles
 from components.preprocess.config import PreprocessConfig
 from components.preprocess.decode import pool
 from components.preprocess.formats.labels import LabelChoice
 from components.preprocess.formats.survey import Survey, survey
-from components.preprocess.placement import Plan
+from components.preprocess.placement import Plan, divide
 from components.preprocess.rows import MOST_QUARANTINED, Outcome
 from components.preprocess.shards import BuildResult
 
@@ -70,7 +69,7 @@ def run(config: PreprocessConfig) -> StageResult:
     return StageResult(parameters={**digest, "summary": summary}, reused=reused)
 
 
-def _make(config: PreprocessConfig, contents: Contents, location: Location) -> None:
+def _make(config: PreprocessConfig, contents: source_listing.Contents, location: Location) -> None:
     is_downloaded = config.source == source_listing.FASHION_MNIST
     source = str(download.fashion_mnist(config.downloads)) if is_downloaded else config.source
     listing = contents.listing
@@ -112,8 +111,7 @@ def _plan(config: PreprocessConfig, surveyed: Survey) -> Plan:
     channels = {"source": natural.channels, "gray": 1, "rgb": 3, "rgba": 4}[config.color]
     image = ImageShape(config.height or natural.height, config.width or natural.width, channels)
     images_per_shard = min(config.images_per_shard, max(1, _LARGEST_SHARD // image.size))
-    fractions = config.test_fraction, config.validation_fraction
-    shares, shard_counts = placement.divide(surveyed.counts, *fractions, images_per_shard)
+    shares, shard_counts = divide(surveyed.counts, config.test_fraction, config.validation_fraction, images_per_shard)
     colors = config.background, config.white_level
     return Plan(
         stored=surveyed.stored,

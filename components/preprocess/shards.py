@@ -21,7 +21,6 @@ from components.preprocess import leaks, reuse, rows
 from components.preprocess.attempt_files import AttemptFiles, FilePart
 from components.preprocess.leaks import Leak, ReferenceSet
 from components.preprocess.placement import Plan
-from components.preprocess.rows import Outcome
 
 _BLOCK_BYTES = 1 << 19  # of rows encoded together; twice as many take 17 MiB more
 _READ_AT_ONCE = 8  # notes
@@ -53,7 +52,7 @@ class BuildResult(NamedTuple):
     """What all workers made, for the manifest of the dataset."""
 
     shards: list[ShardFacts]  # by file name
-    outcome: Outcome  # of all chunks, but for its file parts
+    outcome: rows.Outcome  # of all chunks, but for its file parts
     leaks: list[Leak]
 
 
@@ -129,9 +128,9 @@ def _reference_set(location: str) -> ReferenceSet:
 def gather(files: AttemptFiles, chunk_count: int) -> BuildResult:
     """Read the workers' files; `TransientError` if one is missing although no step failed."""
     names = files.sizes()
-    expected, total = set[str](), Outcome()
+    expected, total = set[str](), rows.Outcome()
     reused, damaged = Counter[str](), Counter[str]()
-    for outcome in _read_all(files, names, rows.INDEX, Outcome):
+    for outcome in _read_all(files, names, rows.INDEX, rows.Outcome):
         expected |= {shard for shard, _ in outcome.file_parts}
         reused.update(outcome.reused)
         damaged.update(outcome.damaged)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import apache_beam as beam
 
-from components.preprocess import attempt_files, rows, shards
-from components.preprocess.attempt_files import AttemptFiles, FilePart, results
+from components.preprocess import rows, shards
+from components.preprocess.attempt_files import AttemptFiles, FilePart, raise_failure, results
 from components.preprocess.beam import progress, runners
 from components.preprocess.decode import pool
 from components.preprocess.formats.stacks import Stack
@@ -38,7 +38,7 @@ def make_shards(parts: Iterable[Part], plan: Plan, images: int, files: AttemptFi
             | "Spread" >> beam.Reshuffle()
             | "Find leaks" >> beam.FlatMap(results, shards.find_leaks, str(files))
         )
-    attempt_files.raise_failure(files)
+    raise_failure(files)
     return shards.gather(files, len(chunks))
 
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from components.core.artifacts import datasets
-from components.core.artifacts.datasets import ImageShape
+from components.core.artifacts.datasets import NO_LABEL, ImageShape
 from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources import source_listing
@@ -109,7 +108,7 @@ def read(part: Part) -> Iterator[Original]:
                 "pixels as they are go into NPZ or IDX files; of a dataset of this pipeline give the source that it "
                 "was made of"
             )
-        label = part.numbers.get(str(stored_label), datasets.NO_LABEL)
+        label = part.numbers.get(str(stored_label), NO_LABEL)
         yield Original(f"{part.name}[{number - 1}]", part.split, label, content)
     if number != part.count:
         raise DataError(
@@ -306,7 +305,7 @@ def _classes(
         folders.warn_of_doubts(classes, places.layout)
     elif table is None and choice.origin != NONE:
         folders.warn_of_words(places.names)
-    return classes, {label: number for number, label in enumerate(in_order)} | {None: datasets.NO_LABEL}
+    return classes, {label: number for number, label in enumerate(in_order)} | {None: NO_LABEL}
 
 
 def _warn_of_empty_folders(source: Path, layout: Layout) -> None:

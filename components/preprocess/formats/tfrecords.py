@@ -17,14 +17,13 @@ from components.core.data import pixels, tfrecord
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
 from components.preprocess.formats import labels, stacks
-from components.preprocess.formats.labels import LabelChoice
 from components.preprocess.formats.stacks import Example, Stack
 
 _LARGEST_RECORD = pixels.LARGEST_FILE + (1 << 20)  # bytes; an image file and its other fields
 _IMAGE_FEATURES = ("image/encoded", "image")
 
 
-def list_stacks(files: Collection[SourceFile], choice: LabelChoice) -> Iterator[Stack]:
+def list_stacks(files: Collection[SourceFile], choice: labels.LabelChoice) -> Iterator[Stack]:
     """List the files with the feature of the first record's label, empty if it has none; none if labels are ignored."""
     for number, stack in enumerate(stacks.file_stacks(files)):
         with stacks.open_unpacked(stack.files[0]) as opened:

@@ -23,7 +23,6 @@ from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, printable
 from components.core.sources.source_listing import first_names
 from components.preprocess.formats import archives, labels, stacks
-from components.preprocess.formats.archives import Member
 from components.preprocess.formats.folders import split_of
 from components.preprocess.formats.labels import LabelChoice
 from components.preprocess.formats.stacks import Example, Stack
@@ -84,7 +83,7 @@ def labels_in(where: str, content: bytes, choice: LabelChoice, count: int) -> li
 
 
 @functools.lru_cache(maxsize=1)  # an archive is unpacked to its end to be listed
-def _batches(file: SourceFile) -> dict[str, Member]:
+def _batches(file: SourceFile) -> dict[str, archives.Member]:
     return {member.name: member for member in archives.list_members(file)[1] if source_listing.is_cifar(member.name)}
 
 
