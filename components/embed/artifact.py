@@ -59,7 +59,7 @@ def make_embedding(
         workers.require_same({**settings.values_in_key(config), **identity}, 0)
         images, labels = dataset_reader.load_split(dataset, manifest, "train")
         custom = CustomNetwork(config, custom_embedding, images) if custom_embedding else None
-        networks = _train_networks(config, image, classes, (images, labels), strategy, workers)
+        networks = _train_networks(config, manifest, (images, labels), workers)
         if not workers.is_chief:
             workers.wait()
             return
@@ -105,15 +105,11 @@ def make_embedding(
 
 
 def _train_networks(
-    config: EmbedConfig,
-    image: datasets.ImageShape,
-    classes: int,
-    train: tuple[np.ndarray, np.ndarray],
-    strategy: tf.distribute.Strategy,
-    workers: Agreement,
+    config: EmbedConfig, manifest: datasets.Manifest, train: tuple[np.ndarray, np.ndarray], workers: Agreement
 ) -> dict[str, keras.Model]:
     """Return the network of each space, the most important first; `train` are images and labels, as of `load_split`."""
     images, labels = train
+    image, classes = manifest.image, len(manifest.classes)
     order = functools.partial(examples_at, count=len(images), seed=config.seed)
 
     def labeled(first: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +124,7 @@ def _train_networks(
     if classes > 1:
         log.info("embed: training a classifier of %d classes on %d images of %s", classes, len(images), image)
         steps = config.classifier_epochs * max(1, len(images) // config.classifier_batch_size)
-        step = classifier.ClassifierStep(config, image, classes, steps, strategy)
+        step = classifier.ClassifierStep(config, image, classes, steps, workers.strategy)
         step.train(labeled, workers)
         networks[embeddings.CLASSIFIER] = step.model
     networks[embeddings.UNTRAINED] = classifier.build_classifier(image, 1, config.seed + 1)
@@ -137,7 +133,7 @@ def _train_networks(
     fewest, most = _FAULT_STEPS
     steps = min(most, max(fewest, most * _SMALL // (image.height * image.width)))
     are_few = steps * config.classifier_batch_size > _MOST_VIEWS * len(images)
-    step = classifier.ClassifierStep(other_weights, image, len(faults.KINDS), steps, strategy)
+    step = classifier.ClassifierStep(other_weights, image, len(faults.KINDS), steps, workers.strategy)
     step.train(planted, workers)
     networks[embeddings.FAULTS] = step.model
     return networks
