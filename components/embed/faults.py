@@ -16,10 +16,7 @@ Random = np.random.Generator
 
 
 def plant(images: np.ndarray, random: Random) -> tuple[np.ndarray, np.ndarray]:
-    """Plant a fault of a random kind in each of images uint8 [n, height, width, channels], or none.
-
-    Returns them, and the index of the kind in `KINDS`, int32 [n].
-    """
+    """Plant one of `KINDS` at random in each image, uint8 [n, height, width, channels]; return which too, int32 [n]."""
     kinds = random.integers(0, len(KINDS), len(images)).astype(np.int32)
     others = images[random.integers(0, len(images), len(images))]
     planted = [

@@ -34,11 +34,10 @@ _MOST_COMPARED = 32
 _ROWS_AT_ONCE = 128  # their products with all held images take 2.5 MB
 _BYTES_AT_ONCE = 1 << 20  # of pixels
 _SHOWN = 10
-_DIGEST_BYTES = 16
 COMPARED = ("test", "train")  # splits; a source's validation images are usually taken from train at random
 
 # What stands for an image when images are compared: the first bytes of the sha256 of its pixels, and its thumbnail.
-SIGNATURE = np.dtype([("digest", f"S{_DIGEST_BYTES}"), ("thumbnail", "<i2", (_FIELDS,))])
+SIGNATURE = np.dtype([("digest", "S16"), ("thumbnail", "<i2", (_FIELDS,))])
 
 
 class ReferenceSet(NamedTuple):

@@ -30,10 +30,7 @@ _SIGNED, _LEAKS, _FACTS = ".signed", ".leaks", ".facts"
 
 
 class ShardFacts(NamedTuple):
-    """Facts about one shard for the manifest of the dataset.
-
-    All copies of an image in one split are in one shard, because the shard follows from the image's pixels.
-    """
+    """Facts about a shard. It has all copies that its split has of an image, as it follows from the image's pixels."""
 
     shard: datasets.Shard
     files: dict[str, Written]  # the shard and what belongs to it, by name
@@ -94,8 +91,7 @@ def write(files: AttemptFiles, group: tuple[str, Iterable[FilePart]], plan: Plan
     if plan.decoding:
         members = Path(name).with_suffix(reuse.MEMBERS).name
         written[members] = files.put(members, plan.decoding + all_hashes.tobytes())
-    # Records of one image are neighbors.
-    same = (pixels[1:] == pixels[:-1]).all(axis=1)
+    same = (pixels[1:] == pixels[:-1]).all(axis=1)  # records of one image are neighbors
     contradicting = np.flatnonzero(same & (np.diff(all_labels) != 0)) + 1
     facts = ShardFacts(
         shard=shard,

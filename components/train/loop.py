@@ -33,10 +33,8 @@ from components.train.step import NETWORKS, WganStep, network_of
 
 log = logging.getLogger(__name__)
 
-# Few enough to notice a signal within seconds, enough that a call's overhead does not matter.
-_BLOCK_STEPS = 10
-# Of the measurement for a time budget.
-_LEAST_BLOCKS, _LEAST_SECONDS = 5, 5.0
+_BLOCK_STEPS = 10  # few enough to notice a signal within seconds, enough that a call's overhead does not matter
+_LEAST_BLOCKS, _LEAST_SECONDS = 5, 5.0  # of the measurement for a time budget
 # Locations and hardware, in which workers may differ.
 _PER_WORKER = {"dataset", "dataset_digest", "checkpoints", "initial_checkpoint", "accelerator", "tpu", "replicas"}
 
@@ -51,8 +49,7 @@ def train(resolved: ResolvedConfig, dataset: Path, checkpoint: Checkpoint, clust
     strategy = choose_strategy(config.accelerator, config.replicas, config.batch_size, config.tpu, cluster, exact)
     workers = Agreement(strategy, cluster)
     if not workers.is_chief:
-        # Again: from here on nobody but the chief writes there.
-        checkpoint = checkpoints.newest(resolved.folder)
+        checkpoint = checkpoints.newest(resolved.folder)  # again: from here on nobody but the chief writes there
     try:
         with workers.or_try_again():
             return Session(resolved, dataset, checkpoint, workers).run()
@@ -193,8 +190,7 @@ class Session:
                 self._metrics.report(self.step, self._kept)
                 if stopped:
                     log.info("train: stopped at step %d of %d, which is saved", self.step, config.steps)
-            # Everything is uploaded, before others look for the result.
-            self._workers.wait()
+            self._workers.wait()  # everything is uploaded, before others look for the result
             if stopped:
                 stop.leave()
         return self.step
@@ -220,8 +216,7 @@ class Session:
                 "checkpoint is sound. Lower the learning rates, or raise penalty_weight"
             )
         back = self._rollbacks.add(nonfinite)
-        # this machine may lack it, if the training began on another
-        uploads.fetch(self._location, back)
+        uploads.fetch(self._location, back)  # this machine may lack it, if the training began on another
         good = checkpoints.newest(self._folder, back)
         returned = 0 if good is None else good[1].step
         self._workers.require_same({}, returned)
@@ -299,8 +294,7 @@ class Session:
         self._workers.wait()
         doubtful_after = self._monitor.last_undoubted
         if self._workers.is_chief and doubtful_after is not None:
-            # needed only to resume after an interruption
-            checkpoints.remove_after(self._folder, doubtful_after)
+            checkpoints.remove_after(self._folder, doubtful_after)  # needed only to resume after an interruption
             self._uploads.went_back(doubtful_after)
             self._uploads.saved(doubtful_after, self._needed())
             self._uploads.finish()

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-# Inside the root, so that its gradient is finite at zero; it moves a norm of 1 by 5e-13.
-_EPSILON = 1e-12
+_EPSILON = 1e-12  # inside the root, so that its gradient is finite at zero; it moves a norm of 1 by 5e-13
 
 
 def critic_loss(real_scores: tf.Tensor, fake_scores: tf.Tensor) -> tf.Tensor:

@@ -28,8 +28,7 @@ _PURPOSES = 4
 _DONE_BEFORE = 890.0
 # Of the learning rates, for clusters: each update of the weights of their features moves the scores of all clusters.
 _CLUSTERS_RATE_FACTOR = 0.5
-# Prefixes of the networks' variables in the state.
-NETWORKS = ("generator/", "critic/", "average/")
+NETWORKS = ("generator/", "critic/", "average/")  # prefixes of the networks' variables in the state
 # A block reports for each step: global means, and whether all was finite.
 MEANS = ("critic_loss", "generator_loss", "penalty", "gradient_norm", "wasserstein_estimate", "real_score")
 REPORTED = (*MEANS, "finite")

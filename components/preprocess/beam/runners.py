@@ -98,10 +98,7 @@ def _require_service(options: PipelineOptions) -> None:
 
 
 def chosen(beam_options: str) -> tuple[PipelineOptions, PipelineRunner]:
-    """Return options and runner: the named one, else Beam in this process.
-
-    Beam's own default would first try to download another runner's program.
-    """
+    """Return options and the named runner, else Beam in this process: its default first tries to download another."""
     try:
         words = shlex.split(beam_options)
     except ValueError as error:

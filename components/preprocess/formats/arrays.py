@@ -112,10 +112,7 @@ def _stack(arrays: list[_Array], split: str, label: str | None = None) -> Stack:
 
 
 def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
-    """Yield the images of an array with their labels; without images, empty ones.
-
-    Values of 16 bit become little-endian.
-    """
+    """Yield the images of an array, 16 bits as little-endian, with their labels; without images, empty ones."""
     image, *label = itertools.starmap(_Array, zip(stack.files, stack.arrays, strict=True))
     with _opened(image) as opened:
         (count, *sides), dtype = _read_header(stack.name, opened)

@@ -106,10 +106,7 @@ def are_shards(images: Iterable[tuple[str, str]]) -> bool:
 
 
 def companions(names: Iterable[str]) -> set[str]:
-    """Return the images that belong to others, such as `a_mask.png` beside `a.png`, or `masks/a.png` beside `images`.
-
-    Warn of them.
-    """
+    """Return and log images that belong to others, as `a_mask.png` to `a.png`, and `masks/a.png` to `images/a.png`."""
     owner_of = {name: match[1] for name in names if (match := _COMPANION.fullmatch(without_ending(name)))}
     owners = set(owner_of.values())
     present = {stem for name in names if (stem := without_ending(name)) in owners} if owners else set[str]()

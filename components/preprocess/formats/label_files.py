@@ -93,11 +93,7 @@ class Table(NamedTuple):
 
 
 def read(
-    files: Collection[str],
-    content_of: Callable[[str], bytes],
-    choice: LabelChoice,
-    images: Names,
-    owner: str = "",
+    files: Collection[str], content_of: Callable[[str], bytes], choice: LabelChoice, images: Names, owner: str = ""
 ) -> Table | None:
     """Read the files of the first format that any has, by their paths in a source or in an archive, their `owner`.
 

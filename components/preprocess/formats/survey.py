@@ -16,16 +16,7 @@ from components.core.sources import source_listing
 from components.core.sources.files import SourceFile, contents_of, printable
 from components.core.sources.source_listing import Listing, first_names
 from components.preprocess.decode.pool import IMAGES_AT_ONCE
-from components.preprocess.formats import (
-    archives,
-    arrays,
-    folders,
-    idx,
-    label_files,
-    parquet,
-    tfrecords,
-    whole_files,
-)
+from components.preprocess.formats import archives, arrays, folders, idx, label_files, parquet, tfrecords, whole_files
 from components.preprocess.formats.archives import Member
 from components.preprocess.formats.folders import FOLDER, PARENT, Layout
 from components.preprocess.formats.label_files import Names, Row, Table
