@@ -160,9 +160,8 @@ class _Embedding(tf.Module):
         def embed(images: tf.Tensor) -> dict[str, tf.Tensor]:
             pixels, outputs = gan.to_unit_range(images), {}
             for name, network in networks.items():
-                (features, logits), _ = network.stateless_call(
-                    self.weights[name], self.statistics[name], pixels, training=False
-                )
+                weights, statistics = self.weights[name], self.statistics[name]
+                (features, logits), _ = network.stateless_call(weights, statistics, pixels, training=False)
                 if name in self.spaces:
                     outputs[name] = features
                 if name == embeddings.CLASSIFIER:

@@ -184,8 +184,7 @@ def _space_checks(real: Mapping[str, _RealFeatures], measured: Measured) -> Iter
     ranked = [space for space in real if space != FAULTS]  # where classes and repeats count little
     if len(ranked) > 1:
         first, second = ([by_name["Fréchet"][space] for by_name in measured.values()] for space in ranked)
-        agreement = float(scipy.stats.spearmanr(first, second).statistic)
-        yield _check("rank correlation of the spaces", "", agreement)
+        yield _check("rank correlation of the spaces", "", scipy.stats.spearmanr(first, second).statistic)
 
 
 def _ratio(value: float, divisor: float) -> float:

@@ -59,17 +59,14 @@ class Inputs:
 
 def read_inputs(config: EvaluateConfig) -> Inputs:
     """Read the inputs, and refuse those that do not belong together."""
-    checkpoint = None
-    if config.checkpoint:
-        checkpoint = checkpoints.Manifest.fetch(config.checkpoint, config.checkpoint_digest)
+    checkpoint = checkpoints.Manifest.fetch(config.checkpoint, config.checkpoint_digest) if config.checkpoint else None
     manifest = datasets.Manifest.fetch(config.dataset, config.dataset_digest, whole=False)
     embedding = embeddings.Manifest.fetch(config.embedding, config.embedding_digest)
+    made_of = {f"checkpoint {config.checkpoint}": checkpoint.dataset_digest} if checkpoint else {}
+    made_of[f"embedding {config.embedding}"] = embedding.dataset_digest
     strangers = [
         f"{name} was made of dataset {digest}, but {config.dataset} is {manifest.digest}; give one made of it"
-        for name, digest in (
-            (f"checkpoint {config.checkpoint}", checkpoint.dataset_digest if checkpoint else manifest.digest),
-            (f"embedding {config.embedding}", embedding.dataset_digest),
-        )
+        for name, digest in made_of.items()
         if digest != manifest.digest
     ]
     if strangers:

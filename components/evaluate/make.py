@@ -41,9 +41,8 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
     train = dataset_reader.load_split(files.dataset, inputs.manifest, "train")
     test = dataset_reader.load_split(files.dataset, inputs.manifest, "test")
     data = dataset_section.of(files.dataset, inputs.manifest, {"train": train, "test": test})
-    reference = scores.make_reference(
-        feature_spaces.load(files.embedding), train[0], test[0], count, config.seed, test[1]
-    )
+    embedding = feature_spaces.load(files.embedding)
+    reference = scores.make_reference(embedding, train[0], test[0], count, config.seed, test[1])
 
     others = {setting: candidates.stored(samples, inputs.manifest.classes) for setting, samples in files.images.items()}
     generator = candidates.averaged(files.checkpoint, checkpoint) if checkpoint else others["samples"]
@@ -206,19 +205,16 @@ def _pictures(model: Candidate, champion: Candidate | None, name: str, test: np.
         caption = "the samples nearest to a training image, each with that image to its right"
         sheets.append((caption, model.copies, GRID_COLUMNS))
     size = _PICTURE_BYTES // len(sheets)
-    return [
-        {"caption": caption, "png": grids.bounded_grid(images, size, columns)} for caption, images, columns in sheets
-    ]
+    return [{"caption": text, "png": grids.bounded_grid(images, size, columns)} for text, images, columns in sheets]
 
 
 def _metric_tables(reference: scores.Reference, candidates_by_heading: Mapping[str, Candidate]) -> list[dict[str, Any]]:
     """Return the tables of `metric_labels` of candidates by their headings, each with a note on its space."""
     columns = {heading: candidate.scores.numbers for heading, candidate in candidates_by_heading.items()}
     columns |= {"real images": reference.floor.numbers, "noise": reference.noise.numbers}
-    floors = reference.formula_floors
     notes = {
         space: f"{size} whitened directions. For white Gaussian features the Fréchet distance of real images would be "
-        f"{floors[space]:.4g}."
+        f"{reference.formula_floors[space]:.4g}."
         for space, size in reference.components.items()
     }
     return metric_labels.tables(columns, notes)

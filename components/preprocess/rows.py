@@ -60,9 +60,7 @@ class Outcome:
 def row_type(image: ImageShape) -> np.dtype:
     """Return the type of rows for images of a shape."""
     # Little-endian: `np.concatenate` turns any other order into the machine's own.
-    return np.dtype(
-        [("order", "<u8", (4,)), ("label", "<i4"), ("hashes", "<u8", (2, 4)), ("image", "u1", (image.size,))]
-    )
+    return np.dtype([("order", "<u8", 4), ("label", "<i4"), ("hashes", "<u8", (2, 4)), ("image", "u1", (image.size,))])
 
 
 def make(files: AttemptFiles, chunk: str, plan: Plan, decoders: int) -> list[tuple[str, FilePart]]:

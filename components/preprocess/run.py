@@ -45,10 +45,8 @@ def run(config: PreprocessConfig) -> StageResult:
     `ConfigError` if Beam does not know an option; `DataError` if the source is missing, damaged, changed, too small, or
     has too many images that cannot be decoded.
     """
-    is_listed = config.source_fingerprint != ""  # by the decide stage, which logged what is left out
-    contents = source_listing.contents(
-        config.source, config.source_index, config.results, not is_listed, config.label_file
-    )
+    verbose = config.source_fingerprint == ""  # else the decide stage listed the source, and logged what is left out
+    contents = source_listing.contents(config.source, config.source_index, config.results, verbose, config.label_file)
     if config.source_fingerprint not in ("", contents.fingerprint):
         raise DataError(
             f"source {config.source} changed since it was fingerprinted: it was {config.source_fingerprint} "
@@ -223,8 +221,7 @@ def _require_images(splits: dict[str, Split], classes: list[str]) -> None:
     if not (splits["train"].records and splits["test"].records):
         shown = _listed({name: split.records for name, split in splits.items()})
         raise DataError(f"the train or test split is empty ({shown} images); give more images, or change the fractions")
-    untrained = [label for label, count in enumerate(splits["train"].class_counts) if not count]
-    if untrained:
+    if untrained := [label for label, count in enumerate(splits["train"].class_counts) if not count]:
         counts = _listed({name: split.class_counts[untrained[0]] for name, split in splits.items()})
         raise DataError(
             f"there is no image to train on for {len(untrained):,} of {len(classes):,} classes, such as "

@@ -180,9 +180,8 @@ class WganStep:
 
         # The average enters no loss. It stays finite if it was, and the generator is.
         average = [variable.value for variable in self.average.variables]
-        means = apply_update(
-            terms, self._generator_variables, self._generator_adam, self._sharing, self._rate_decay(), average
-        )
+        variables, adam = self._generator_variables, self._generator_adam
+        means = apply_update(terms, variables, adam, self._sharing, self._rate_decay(), average)
         tf.cond(means["finite"] > 0, self._update_average, lambda: None)
         self.step.assign_add(1)
         return means

@@ -91,5 +91,4 @@ def describe(quantity: Quantity) -> RuleLabel:
     if quantity.against == CHAMPION:
         name, meaning = f"{name}, compared", f"{name} minus that of the champion. {meaning}"
     space = quantity.shown_space
-    advice = _ADVICE.get(quantity.score, _LONGER)
-    return RuleLabel(f"{name} ({space})" if space else name, meaning, advice)
+    return RuleLabel(f"{name} ({space})" if space else name, meaning, _ADVICE.get(quantity.score, _LONGER))

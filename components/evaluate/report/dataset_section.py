@@ -86,11 +86,9 @@ def remarks(manifest: Manifest) -> list[dict[str, Any]]:
     def add(text: str, serious: bool = False) -> None:
         sentences.append({"text": text, "serious": serious})
 
-    quarantined = manifest.quarantine["count"]
-    if quarantined:
+    if quarantined := manifest.quarantine["count"]:
         add(f"Quarantined, because they cannot be used: {quarantined:,} images.")
-    cropped = manifest.made_with.get("cropped")
-    if cropped:
+    if cropped := manifest.made_with.get("cropped"):
         add(
             f"Of {cropped['of']:,} decoded images, {cropped['images']:,} lose more than 30% of their area to cropping. "
             "Setting resize to fit keeps all of them.",

@@ -32,12 +32,11 @@ _FASHION_MNIST_LABELS = "657fbd221bfc9f4198cc14b5619cc33ec57c58dd0e47af4d99d6650
 def list_stacks(files: Iterable[SourceFile], choice: LabelChoice) -> Iterator[Stack]:
     """Pair image files with label files by the split in their names; one pair alone is for `train`."""
     file_of = {file.name: file for file in files}
-    base_of = {name: name.rpartition("/")[2].lower() for name in file_of}
-    splits = {
-        name: next((split for word, split in _SPLIT_WORDS if word in base), "train") for name, base in base_of.items()
-    }
-    images = [(split, name) for name, split in splits.items() if "images" in base_of[name]]
-    labels = [(split, name) for name, split in splits.items() if "images" not in base_of[name]]
+    images, labels = list[tuple[str, str]](), list[tuple[str, str]]()  # split and name of each file
+    for name in file_of:
+        base = name.rpartition("/")[2].lower()
+        split = next((split for word, split in _SPLIT_WORDS if word in base), "train")
+        (images if "images" in base else labels).append((split, name))
     pairs = stacks.paired("the source", images, labels if choice.origin != NONE else [])
     for split, names in pairs.items():
         pair = [file_of[name] for name in names]
@@ -62,8 +61,7 @@ def examples(stack: Stack, with_images: bool = True) -> Iterator[Example]:
         size = stacks.shape_of(images.name, (count, *sides)).size
         values = _read_labels(labels[0], count) if labels else itertools.repeat(None, count)
         items = stacks.read_items(stack.name, opened, count, size) if with_images else itertools.repeat(b"", count)
-        contents = stacks.upright(items, stack)
-        yield from zip(contents, values, strict=True)
+        yield from zip(stacks.upright(items, stack), values, strict=True)
 
 
 def _read_labels(file: SourceFile, count: int) -> bytes:

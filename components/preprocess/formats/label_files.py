@@ -71,10 +71,9 @@ class Table(NamedTuple):
             keys = [key(path) for path in paths]
             if any(path in rows for path in keys):
                 break
-        repeated = [path for path, count in Counter(keys).items() if count > 1]
-        if repeated or len(rows) < len(self.rows):
-            raise DataError(f"{self.name} cannot tell images apart that have one path or name; rename them")
         images = set(keys)
+        if len(images) < len(keys) or len(rows) < len(self.rows):
+            raise DataError(f"{self.name} cannot tell images apart that have one path or name; rename them")
         unknown = [path for path in rows if path not in images]
         if unknown and not (choice.file and len(unknown) < len(rows)):
             raise DataError(
@@ -83,8 +82,7 @@ class Table(NamedTuple):
             )
         if unknown:
             log.info("%s has %s rows without an image", self.name, f"{len(unknown):,}")
-        missing = [path for path, short in zip(paths, keys, strict=True) if short not in rows]
-        if missing:
+        if missing := [path for path, short in zip(paths, keys, strict=True) if short not in rows]:
             raise DataError(
                 f"{self.name} has no row for {len(missing):,} images, first {missing[0]}; add them, or leave these "
                 "images out by a glob"
@@ -163,16 +161,12 @@ def sample_labels(
                 label_of_sample[key] = int(label) if str(label).isdigit() else label
     if fields and not any(label is not None for label in label_of_sample.values()):
         labels.choose(file.name, [*fields], choice)  # says which may have labels
-    repeated = [key for key, count in samples.items() if count > 1 and key in label_of_sample]
-    if repeated:
+    if repeated := [key for key, count in samples.items() if count > 1 and key in label_of_sample]:
         log.warning(
             "%d samples of %s have several images, which all count: %s", len(repeated), file.name, first_names(repeated)
         )
-    return {
-        image.name: label_of_sample[key]
-        for image in images
-        if label_of_sample.get(key := key_of(image.name)) is not None
-    }
+    label_of = {image.name: label_of_sample.get(key_of(image.name)) for image in images}
+    return {name: label for name, label in label_of.items() if label is not None}
 
 
 def is_of_sample(name: str) -> bool:

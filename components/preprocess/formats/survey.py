@@ -198,9 +198,8 @@ def _survey_images(location: str, listing: Listing, choice: LabelChoice) -> Surv
     classes, number_of = _classes(location, tally, places, table, choice)
     if classes and table is None and Path(location).is_dir():  # in a bucket no folder is empty
         _warn_of_empty_folders(Path(location), places.layout)
-    located = (
-        (file, *places.of(file.name, rows.get(file.name))) for file in listing.files if file.name not in companions
-    )
+    files = (file for file in listing.files if file.name not in companions)
+    located = ((file, *places.of(file.name, rows.get(file.name))) for file in files)
     images = ((file, split, number_of[label]) for file, split, label in located)
 
     def parts() -> Iterator[ImagesPart]:
@@ -306,8 +305,7 @@ def _warn_of_empty_folders(source: Path, layout: Layout) -> None:
     listed = (path for folder in above for path in (source / folder).iterdir() if path.is_dir())
     shown = {printable(path.relative_to(source).as_posix()) for path in listed if not path.name.startswith(".")}
     if empty := sorted(shown - named):
-        message = "%d folders of %s hold no images and are no classes: %s"
-        log.warning(message, len(empty), source, first_names(empty))
+        log.warning("%d folders of %s hold no images and are no classes: %s", len(empty), source, first_names(empty))
 
 
 def _table_in(
@@ -317,8 +315,7 @@ def _table_in(
     wanted = (choice.file,) if choice.file else source_listing.LABEL_NAMES
     label_members = {m.name: m for m in others if m.name in wanted or m.name.rpartition("/")[2] in wanted}
     others = [member for member in others if member.name not in label_members]
-    left_out = [member.name for member in others if not label_files.is_of_sample(member.name)]
-    if left_out:
+    if left_out := [member.name for member in others if not label_files.is_of_sample(member.name)]:
         remedy = source_listing.next_steps(left_out)
         message = "skipped %d members of %s that are no images by name: %s" + remedy
         log.log(logging.WARNING if remedy else logging.INFO, message, len(left_out), file.name, first_names(left_out))
