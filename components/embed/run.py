@@ -5,7 +5,6 @@ import functools
 import logging
 
 from components.core.artifacts import datasets, embeddings
-from components.core.artifacts.made_once import made_once
 from components.core.distributed.cluster import cluster_for
 from components.core.stage import cache_key, inputs
 from components.core.stage.executor import StageResult
@@ -44,7 +43,7 @@ def run(config: EmbedConfig) -> StageResult:
         make_embedding(config, manifest, dataset, custom, new_folder, cluster)
 
     # The other workers read the chief's files.
-    location, embedding, reused = made_once(config.embedding, parts, embeddings.Manifest, make)
+    location, embedding, reused = embeddings.Manifest.made_once(config.embedding, parts, make)
     summary = f"{embedding.spaces[0].name}, custom; " if custom_digest else ""
     if embedding.test_accuracy is None:
         summary += "untrained network, as the dataset has no classes"

@@ -3,7 +3,6 @@
 import logging
 
 from components.core.artifacts import evaluations
-from components.core.artifacts.made_once import made_once
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
@@ -33,7 +32,7 @@ def run(config: EvaluateConfig) -> StageResult:
         with location.new_folder(evaluations.MANIFEST) as folder:
             make(config, inputs, files, folder)
 
-    location, manifest, reused = made_once(config.evaluation, parts, evaluations.Manifest, make)
+    location, manifest, reused = evaluations.Manifest.made_once(config.evaluation, parts, make)
     numbers = atomic_files.read_json(location.path / evaluations.METRICS, "evaluation")
     name, scores = numbers["distance"], numbers["model"]  # of the Fréchet distance in the first space; of the model
     rows = {

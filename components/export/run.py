@@ -3,7 +3,6 @@
 import logging
 
 from components.core.artifacts import checkpoints, models
-from components.core.artifacts.made_once import made_once
 from components.core.stage import cache_key
 from components.core.stage.executor import StageResult
 from components.core.storage.location import Location
@@ -33,7 +32,7 @@ def run(config: ExportConfig) -> StageResult:
         with tf.device("CPU:0"), location.new_folder(models.MANIFEST) as folder:
             make(Location.of(config.checkpoint).path, checkpoint, folder)
 
-    location, manifest, reused = made_once(config.model, parts, models.Manifest, make)
+    location, manifest, reused = models.Manifest.made_once(config.model, parts, make)
     size = sum(entry["bytes"] for entry in manifest.files.values())
     summary = f"step {manifest.step:,}, images of {manifest.image}, {size / 1e6:.1f} MB"
     return StageResult(

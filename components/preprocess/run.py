@@ -9,7 +9,6 @@ from typing import Any
 from components.core import settings
 from components.core.artifacts import datasets
 from components.core.artifacts.datasets import ImageShape, Manifest, Split
-from components.core.artifacts.made_once import made_once
 from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources import source_listing
@@ -54,7 +53,7 @@ def run(config: PreprocessConfig) -> StageResult:
         )
     parts = cache_key.key_parts("preprocess", config, source_fingerprint=contents.fingerprint)
     make = functools.partial(_make, config, contents)
-    location, manifest, reused = made_once(config.dataset, parts, Manifest, make, whole=False)
+    location, manifest, reused = Manifest.made_once(config.dataset, parts, make, whole=False)
     if reused:
         location.sweep()
     summary = f"{_listed({name: manifest.splits[name].records for name in datasets.SPLITS})} images of {manifest.image}"

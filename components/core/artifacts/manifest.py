@@ -1,14 +1,19 @@
 """The manifest of an artifact: a frozen dataclass, kept beside the artifact's files as sealed JSON, written last."""
 
 import dataclasses
+import logging
 import reprlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from components.core.errors import DataError, Incompatible
+from components.core.stage import cache_key
 from components.core.storage import atomic_files, digests
 from components.core.storage.json_values import typed
 from components.core.storage.location import MANIFEST_ALONE, Location, LocationLike
+
+log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,3 +102,23 @@ class Manifest:
         if expected_digest and manifest.digest != expected_digest:
             raise DataError(f"{cls.KIND} {folder} has digest {manifest.digest}, expected {expected_digest}")
         return manifest
+
+    @classmethod
+    def made_once(
+        cls, where: str, parts: dict[str, Any], make: Callable[[Location], object], whole: bool = True
+    ) -> tuple[Location, Self, bool]:
+        """Return where an artifact is, its manifest, and whether it existed; make it if it did not, or was damaged.
+
+        The key of `parts` names its folder in `where`. Unless `whole`, only the manifest is fetched from a bucket,
+        whose listing then shows damage.
+        """
+        location = Location.of(where) / cache_key.key_of(parts)
+        with location.removed_if_damaged():
+            is_there = location.fetch(cls.FILE, None if whole else MANIFEST_ALONE)
+            if is_there or (not location.in_bucket and location.path.exists()):
+                manifest = cls.of(location, whole=whole or not location.in_bucket)
+                log.info("%s: already complete at %s", cls.KIND, location)
+                return location, manifest, True
+        location.require_writable()
+        make(location)
+        return location, cls.fetch(location, whole=whole), False

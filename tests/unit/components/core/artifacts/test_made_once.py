@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from components.core.artifacts import datasets, embeddings, evaluations, models
-from components.core.artifacts.made_once import made_once
 from components.core.artifacts.manifest import Manifest
 from components.core.errors import DataError
 from components.core.stage import cache_key
@@ -69,7 +68,7 @@ class Maker:
 
     def run(self, **settings: int) -> bool:
         """Return whether it was there."""
-        return made_once(self._where, {"settings": {"size": 1, **settings}}, self.kind, self.make)[2]
+        return self.kind.made_once(self._where, {"settings": {"size": 1, **settings}}, self.make)[2]
 
 
 def test_it_is_made_if_it_is_not_there_and_found_if_it_is(tmp_path: Path) -> None:
