@@ -16,7 +16,7 @@ from components.core.metrics import feature_spaces, intervals
 from components.core.metrics.quantities import Quantity, Scores
 from components.core.networks.gan import GRID_COLUMNS
 from components.core.registry import registry
-from components.core.reporting import charts, grids, lineage_table, metric_labels, pages, training_curves
+from components.core.reporting import charts, grids, lineage_table, metric_labels, pages
 from components.core.storage import atomic_files
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.inputs import Inputs, LocalFiles, PublishedChampion, unreadable_champion
@@ -80,7 +80,7 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
         splits=datasets.SPLITS,
         data=data,
         timeline=files.timeline,
-        curves=training_curves.draw({"training": training}),
+        curves=charts.training_curves({"training": training}),
         warnings=training["warnings"],
         setting_rows=[
             {"name": name, "evaluation": evaluated.get(name, ""), "training": trained.get(name, "")}

@@ -6,7 +6,7 @@ from typing import Any
 
 from components.core.artifacts import evaluations
 from components.core.errors import ConfigError, DataError
-from components.core.reporting import grids, metric_labels, pages, training_curves
+from components.core.reporting import charts, grids, metric_labels, pages
 from components.core.stage import run_notes
 from components.core.stage.executor import StageResult
 from components.core.storage import atomic_files
@@ -122,7 +122,7 @@ def _contents(runs: Runs) -> dict[str, Any]:
         "alike": [row for row in settings if _alike(row["values"])],
         "tables": metric_labels.tables(models | real),
         "samples": samples,
-        "curves": training_curves.draw({name: run.training for name, run in runs.items()}),
+        "curves": charts.training_curves({name: run.training for name, run in runs.items()}),
     }
 
 

@@ -1,9 +1,8 @@
 """Charts as PNG files: dark ink on a transparent ground, which `page.html.j2` inverts in dark mode."""
 
-import dataclasses
 import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib
@@ -24,14 +23,19 @@ _STYLE: Any = {
     "legend.fontsize": 9,
     **dict.fromkeys(("axes.spines.right", "axes.spines.top", "legend.frameon", "text.parse_math"), False),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Curve:
-    label: str  # in the legend
-    points: Sequence[tuple[float, float]]  # (x, y), at least one
-    color: int = 0  # of eight
-    style: int = 0  # of four
+# Columns of the log that share a chart, and its caption: what to look for.
+_PANELS = {
+    ("critic_loss", "generator_loss"): "Losses. They do not measure quality. The critic's loss should settle and "
+    "approach 0 slowly; the generator's may drift. Growing swings mean trouble.",
+    ("penalty",): "Gradient penalty. It should fall at once and stay small. If it rises again, the learning rates are "
+    "too high.",
+    ("gradient_norm",): "Norm of the critic's gradient between real images and samples. It should stay close to 1, "
+    "except with weight clipping.",
+    ("wasserstein_estimate",): "Wasserstein estimate: mean critic score of real images minus that of samples. It "
+    "should shrink as samples improve, but not to zero.",
+    ("images_per_second",): "Real images per second. It should be flat. A dip means another program or a slow disk; it "
+    "changes no result.",
+}
 
 
 @matplotlib.rc_context(_STYLE)
@@ -56,23 +60,45 @@ def bars(groups: list[str], shares: Mapping[str, np.ndarray], true_shares: Mappi
     return _png(figure, axes, columns=len(shares))
 
 
+def training_curves(trainings: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return `png` and `caption` of each chart with numbers; trainings, by the name of their curves, have a `log`."""
+    charts = []
+    for columns, caption in _PANELS.items():
+        curves = {}
+        for name, training in trainings.items():
+            for column in columns:
+                if points := [(row["step"], row[column]) for row in training["log"] if column in row]:
+                    curves[name, column.replace("_", " ")] = points
+        if curves:
+            charts.append({"caption": caption, "png": _lines(curves, len(trainings) > 1)})
+    return charts
+
+
 @matplotlib.rc_context(_STYLE)
-def lines(curves: Sequence[Curve]) -> bytes:
-    """Draw curves over generator updates, those of few points with a mark at each."""
+def _lines(curves: Mapping[tuple[str, str], list[tuple[int, float]]], are_compared: bool) -> bytes:
+    """Draw curves, each of a training and a column, over generator updates, those of few points with a mark at each.
+
+    A color for each column; if trainings are compared one for each of these, and a style for each column.
+    """
     figure = Figure(figsize=_NARROW, layout="constrained")
     axes = figure.add_subplot()
-    for curve in curves:
+    names, columns = ([*dict.fromkeys(curve[index] for curve in curves)] for index in (0, 1))
+    longest = 0
+    for (name, column), points in curves.items():
+        label = f"{name}: {column}" if are_compared else column
+        color, style = (names.index(name), columns.index(column)) if are_compared else (columns.index(column), 0)
         axes.plot(
-            *zip(*curve.points, strict=True),
-            label=_cut(curve.label, 2 * _LABEL_LENGTH),
-            color=_COLORS[curve.color % len(_COLORS)],
-            linestyle=_STYLES[curve.style % len(_STYLES)],
-            marker="o" if len(curve.points) <= 10 else "",
+            *zip(*points, strict=True),
+            label=_cut(label, 2 * _LABEL_LENGTH),
+            color=_COLORS[color % len(_COLORS)],
+            linestyle=_STYLES[style % len(_STYLES)],
+            marker="o" if len(points) <= 10 else "",
             markersize=3,
             linewidth=1.2,
         )
+        longest = max(longest, len(label))
     axes.set_xlabel("generator updates")
-    return _png(figure, axes, columns=2 if max(len(curve.label) for curve in curves) <= _LABEL_LENGTH else 1)
+    return _png(figure, axes, columns=2 if longest <= _LABEL_LENGTH else 1)
 
 
 def _cut(name: str, length: int) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from components.core.reporting import charts, training_curves
+from components.core.reporting import charts
 from components.core.reporting.grids import GAP, SMALLEST_CELL, bounded_grid, png_grid, shrunk_sheet
 from tests.inputs import sheets
 
@@ -57,9 +57,9 @@ def test_a_sheet_is_shrunk_by_a_whole_factor_where_it_has_too_many_bytes() -> No
 
 
 def test_there_is_a_chart_for_what_the_log_holds_and_for_nothing_else() -> None:
-    assert training_curves.draw({"t": {"log": []}}) == []
+    assert charts.training_curves({"t": {"log": []}}) == []
     rows = [{"step": step, "penalty": 1.0, "unknown": 2.0} for step in (1, 2)]
-    (chart,) = training_curves.draw({"t": {"log": rows}})
+    (chart,) = charts.training_curves({"t": {"log": rows}})
     assert chart["caption"].startswith("Gradient penalty")
 
 
@@ -78,4 +78,5 @@ def test_a_known_share_is_a_line_across_its_bar() -> None:
 def test_names_are_never_taken_for_formulas_and_letters_that_the_font_lacks_do_no_harm() -> None:
     names = ["$\\frac{1}{$x_{", "猫", "a" * 99]
     assert charts.bars(names, {"$x_{": np.full(3, 1 / 3)}, {})[:4] == b"\x89PNG"
-    assert charts.lines([charts.Curve(name, [(0, 1)], index) for index, name in enumerate(names)])[:4] == b"\x89PNG"
+    (chart,) = charts.training_curves({name: {"log": [{"step": 0, "penalty": 1.0}]} for name in names})
+    assert chart["png"][:4] == b"\x89PNG"
