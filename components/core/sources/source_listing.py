@@ -59,24 +59,11 @@ _IDX_NAME = (
 _ARCHIVE_NAME = r"\.(zip|tar|tar\.gz|tgz|tar\.bz2|tbz2)$"
 _CIFAR_NAME = r"(^|/)((data|test)_batch(_\d)?|batches\.meta)$|(^|/)cifar[^/]*/(train|test|meta)$"
 _MAY_HAVE_LABELS = r"\.(csv|tsv|jsonl|mat)$|(label|class|attr|annot|target)[^/]*\.(txt|json)$"
-_NEXT_STEPS = {  # for files that are not read, by the ends of their names
-    (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".txz", ".zst", ".7z", ".rar", ".001"): "unpack archives first",
-    (
-        ".gif",
-        ".bmp",
-        ".tif",
-        ".tiff",
-        ".ppm",
-        ".pgm",
-        ".svg",
-        ".heic",
-        ".avif",
-        ".jp2",
-    ): "save the pictures as PNG first",
-    (".mdb", ".pkl", ".pickle", ".pt", ".pth", ".h5", ".hdf5", ".bin", ".ndjson"): (
-        "save images as PNG files or arrays as NPZ first"
-    ),
-    (".arrow",): "save the table as Parquet, by `to_parquet` of `datasets`",
+_NEXT_STEPS = {  # for files that are not read, by their names
+    r"\.(zip|tar|tgz|gz|bz2|xz|txz|zst|7z|rar|001)$": "unpack archives first",
+    r"\.(gif|bmp|tiff?|ppm|pgm|svg|heic|avif|jp2)$": "save the pictures as PNG first",
+    r"\.(mdb|pkl|pickle|pt|pth|h5|hdf5|bin|ndjson)$": "save images as PNG files or arrays as NPZ first",
+    r"\.arrow$": "save the table as Parquet, by `to_parquet` of `datasets`",
 }
 _IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8\xff", b"RIFF")  # of PNG, JPEG and WebP files
 _WILDCARD = re.compile(r"[*?\[]")
@@ -216,7 +203,7 @@ def list_source(source: str, root: str = "", label_file: str = "") -> Listing:
 
 def next_steps(names: Iterable[str]) -> str:
     """Return the end of a message on files that are not read, by their names; empty if there is nothing to say."""
-    steps = {step for name in names for ends, step in _NEXT_STEPS.items() if name.lower().endswith(ends)}
+    steps = {step for name in names for ends, step in _NEXT_STEPS.items() if re.search(ends, name.lower())}
     return f"; {' and '.join(sorted(steps))}" if steps else ""
 
 
