@@ -34,7 +34,6 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
 _OF_PIXELS = (b"tRNS", b"acTL", b"eXIf")  # chunks beside the critical ones: transparency, animation, orientation
-_RIFF_HEAD = 12  # bytes: `RIFF`, the size of what follows, `WEBP`
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _LARGEST_PROFILE = 4 << 20  # bytes
 # The metadata that `PIL.Image.Image.getexif` reads.
@@ -215,7 +214,7 @@ def _open(content: bytes) -> ImageFile:
 
 
 def _is_webp(content: bytes) -> bool:
-    return content.startswith(b"RIFF") and content[8:_RIFF_HEAD] == b"WEBP"
+    return content.startswith(b"RIFF") and content[8:12] == b"WEBP"  # around the size of what follows
 
 
 def _checked_chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
