@@ -16,7 +16,7 @@ from components.core.metrics import feature_spaces, intervals
 from components.core.metrics.quantities import Quantity, Scores
 from components.core.networks.gan import GRID_COLUMNS
 from components.core.registry import registry
-from components.core.reporting import charts, grids, lineage_table, metric_labels, pages
+from components.core.reporting import charts, grids, metric_labels, pages
 from components.core.storage import atomic_files
 from components.evaluate.config import EvaluateConfig
 from components.evaluate.inputs import Inputs, LocalFiles, PublishedChampion, unreadable_champion
@@ -61,7 +61,7 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
     }
     judged = checkpoint.to_json() if checkpoint else {}
     origin = lineage.of(inputs.manifest.to_json(), judged, inputs.embedding.to_json())
-    lineage_rows = lineage_table.rows(origin)
+    lineage_rows = lineage.rows(origin)
     sets = {"real": "test images", "model": "samples", "champion": rival_name}
     shares = (  # of classes or bins: of each set, and as they are known
         {text: np.array(by_set[name]) for name, text in sets.items() if by_set[name] is not None}
@@ -86,8 +86,8 @@ def make(config: EvaluateConfig, inputs: Inputs, files: LocalFiles, folder: Path
             {"name": name, "evaluation": evaluated.get(name, ""), "training": trained.get(name, "")}
             for name in sorted(evaluated.keys() | trained.keys())
         ],
-        lineage_rows=[*lineage_rows, *(lineage_table.Row(*row) for row in compared.items())],
-        libraries=lineage_table.libraries_of(lineage_rows),
+        lineage_rows=[*lineage_rows, *(lineage.Row(*row) for row in compared.items())],
+        libraries=lineage.libraries_of(lineage_rows),
     )
     atomic_files.write_json(folder / evaluations.METRICS, numbers)
     atomic_files.write_json(folder / evaluations.LINEAGE, origin.to_json())

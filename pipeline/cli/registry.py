@@ -12,7 +12,6 @@ from components.core.artifacts import datasets, evaluations, lineage
 from components.core.errors import DataError
 from components.core.registry import registry
 from components.core.registry.registry import Champion, Version
-from components.core.reporting import lineage_table
 from components.core.stage import cache_key, cli
 from components.core.storage import atomic_files
 from components.core.storage.location import Location
@@ -171,10 +170,10 @@ def _why(location: str, number: int) -> None:
         tables.print_rows(("rule", "value", "low", "high", "expected", "outcome"), rules)
         print()
         rows = []
-        model_row = lineage_table.row("model", version.model.digest, version.model.made_with)
-        for row in (*lineage_table.rows(origin), model_row):
+        model_row = lineage.row("model", version.model.digest, version.model.made_with)
+        for row in (*lineage.rows(origin), model_row):
             stage, code = reproduction.STAGES.get(row.artifact, ""), row.code
-            if stage and code != lineage_table.UNKNOWN:
+            if stage and code != lineage.UNKNOWN:
                 code = "as here" if code == cache_key.source_digest(stage) else "another than here"
             rows.append((row.artifact, row.digest, code, row.image))
         tables.print_rows(("came from", "digest", "code", "container image"), rows)

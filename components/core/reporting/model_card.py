@@ -8,10 +8,9 @@ from typing import Any
 
 import jinja2
 
-from components.core.artifacts import datasets, evaluations, models
+from components.core.artifacts import datasets, evaluations, lineage, models
 from components.core.artifacts.lineage import Lineage
 from components.core.errors import naming
-from components.core.reporting import lineage_table
 from components.core.reporting.pages import number
 from components.core.reporting.text import escaped
 
@@ -49,16 +48,16 @@ def _template() -> jinja2.Template:
 
 def render(model: models.Manifest, settings: dict[str, Any], judged: Judgment | None = None) -> str:
     """Return the card of a model that was trained with these settings."""
-    model_row = lineage_table.row("model", model.digest, model.made_with)
+    model_row = lineage.row("model", model.digest, model.made_with)
     stages, counts = {"train": settings}, []
     if judged is None:
-        checkpoint = lineage_table.Row("checkpoint", model.checkpoint_digest)
-        dataset = lineage_table.Row("dataset", model.dataset_digest)
-        rows = [dataset, *lineage_table.initial_checkpoint(settings), checkpoint, model_row]
+        checkpoint = lineage.Row("checkpoint", model.checkpoint_digest)
+        dataset = lineage.Row("dataset", model.dataset_digest)
+        rows = [dataset, *lineage.initial_checkpoint(settings), checkpoint, model_row]
     else:
-        rows = [*lineage_table.rows(judged.lineage), model_row]
+        rows = [*lineage.rows(judged.lineage), model_row]
         if version := judged.evaluation.champion_version:
-            rows.append(lineage_table.Row(f"champion then, version {version}", judged.evaluation.champion_digest))
+            rows.append(lineage.Row(f"champion then, version {version}", judged.evaluation.champion_digest))
         splits = judged.lineage.dataset["splits"]
         counts = [f"{splits[name]['records']:,} {name}" for name in datasets.SPLITS]
         stages = {
@@ -75,5 +74,5 @@ def render(model: models.Manifest, settings: dict[str, Any], judged: Judgment | 
         source=rows[0],
         settings=stages,
         rows=rows,
-        libraries=lineage_table.libraries_of(rows),
+        libraries=lineage.libraries_of(rows),
     )

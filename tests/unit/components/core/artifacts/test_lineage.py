@@ -9,7 +9,6 @@ import pytest
 
 from components.core.artifacts import checkpoints, datasets, embeddings, evaluations, lineage
 from components.core.errors import DataError
-from components.core.reporting import lineage_table
 from components.core.stage import cache_key, provenance
 from components.core.storage import atomic_files
 from components.evaluate import inputs
@@ -52,8 +51,8 @@ def describe(folder: Path, **changes: Any) -> Path:
 def test_the_digests_of_all_parents_can_be_computed_again(parents: tuple[Any, ...], evaluation: Path) -> None:
     record = lineage.read(evaluation, evaluations.Manifest.of(evaluation))
     assert list(record.digests.values()) == [parent.digest for parent in parents]
-    assert [row.artifact for row in lineage_table.rows(record)] == ["source (test)", *lineage.PARENTS, "evaluation"]
-    codes = [row.code for row in lineage_table.rows(record)[1:]]
+    assert [row.artifact for row in lineage.rows(record)] == ["source (test)", *lineage.PARENTS, "evaluation"]
+    codes = [row.code for row in lineage.rows(record)[1:]]
     assert codes == [cache_key.source_digest(stage) for stage in ("preprocess", "train", "embed", "evaluate")]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from components.core.artifacts import lineage, models
 from components.core.artifacts.datasets import ImageShape
-from components.core.reporting import lineage_table, model_card
+from components.core.reporting import model_card
 from components.core.reporting import text as texts
 from components.core.reporting.text import duration
 from components.core.storage import digests
@@ -64,7 +64,7 @@ def test_the_card_tells_what_was_found_beside_real_images() -> None:
     assert ["evaluate", "sample_count", "10000"] in shown["Configuration"]
     digest_rows = {row[0]: row[1:] for row in shown["Lineage"]}
     assert digest_rows["dataset"][0] == digests.digest_of_record(judgment().lineage.dataset)
-    assert digest_rows["model"] == [MODEL.digest, lineage_table.UNKNOWN, lineage_table.UNKNOWN]
+    assert digest_rows["model"] == [MODEL.digest, lineage.UNKNOWN, lineage.UNKNOWN]
     assert "champion" not in "".join(digest_rows)
 
 
