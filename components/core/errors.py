@@ -72,12 +72,11 @@ def describe_os_error(error: OSError) -> str:
     names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
     description = f"{reason}: {names}" if names else reason
     if error.errno in (errno.EACCES, errno.EPERM):
-        who = f"{os.getuid()}:{os.getgid()}"
         if in_pod():
             remedy = f"let group {os.getgid()} write there: by chgrp and chmod g+rwX on the volume, or by its fsGroup"
         else:
             remedy = "run as its owner, in a container by --user UID:GID, or let that user write there"
-        description += f" (for user {who}; {remedy})"
+        description += f" (for user {os.getuid()}:{os.getgid()}; {remedy})"
     if error.errno in _NO_FOLDER:
         description += " (a file is in place of a folder; move it, or give another folder)"
     return description

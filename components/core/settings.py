@@ -48,8 +48,7 @@ def fields_of(config: Any) -> list[Field]:
     hints = get_type_hints(cls, include_extras=True)
     fields = []
     for field in dataclasses.fields(cls):
-        base, *extras = get_args(hints[field.name])
-        setting = next(extra for extra in extras if isinstance(extra, Setting))
+        base, setting = get_args(hints[field.name])
         fields.append(Field(field.name, base, field.default, setting))
     return fields
 

@@ -57,8 +57,7 @@ def kind_of(strategy: tf.distribute.Strategy) -> str:
     """Return the accelerator of a strategy: `tpu`, `gpu`, `cpu` or `multi-worker`."""
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return "multi-worker"
-    device = tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type
-    return str(device).lower()
+    return str(tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type).lower()
 
 
 def set_threads(exact: bool = False) -> None:
@@ -144,9 +143,8 @@ def _cpus(replicas: int) -> tf.distribute.Strategy:
     if replicas <= 1:
         return tf.distribute.OneDeviceStrategy("/cpu:0")
     device = tf.config.list_physical_devices("CPU")[0]
-    virtual = [tf.config.LogicalDeviceConfiguration()] * replicas
     if len(tf.config.get_logical_device_configuration(device) or []) != replicas:
-        tf.config.set_logical_device_configuration(device, virtual)
+        tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * replicas)
     return tf.distribute.MirroredStrategy([f"/cpu:{index}" for index in range(replicas)])
 
 

@@ -222,8 +222,7 @@ def find(registry: LocationLike, model_digest: str, champion: Champion) -> int |
 
     def is_same(number: int) -> bool:
         version = version_location(registry, number)
-        is_there = version.fetch(models.MANIFEST, MANIFEST_ALONE)
-        return is_there and models.Manifest.read(version).digest == model_digest
+        return version.fetch(models.MANIFEST, MANIFEST_ALONE) and models.Manifest.read(version).digest == model_digest
 
     numbers = versions(registry, champion)
     return max(itertools.compress(numbers, concurrent.in_threads(is_same, numbers, _AT_ONCE)), default=None)
@@ -262,8 +261,7 @@ def damage_of_history(registry: LocationLike) -> list[str]:
 
 def strays(registry: LocationLike) -> list[str]:
     """Return the names of the folders among the versions that are none, such as copies named 0 or 01."""
-    folders = (Location.of(registry) / _VERSIONS).children()
-    return [folder.name for folder in folders if not _number_of(folder.name)]
+    return [folder.name for folder in (Location.of(registry) / _VERSIONS).children() if not _number_of(folder.name)]
 
 
 def uncommitted(registry: LocationLike, champion: Champion) -> list[int]:

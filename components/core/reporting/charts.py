@@ -54,8 +54,7 @@ def bars(groups: list[str], shares: Mapping[str, np.ndarray], true_shares: Mappi
             axes.hlines(true_shares[name], positions - width / 2, positions + width / 2, color=_INK, linewidth=1.6)
     if len(groups) <= _NAMES_AT_MOST:
         names = [_cut(name, _NAME_LENGTH) for name in groups]
-        rotation = 30 if len("".join(names)) > 40 else 0
-        axes.set_xticks(np.arange(len(groups)), names, rotation=rotation)
+        axes.set_xticks(np.arange(len(groups)), names, rotation=30 if len("".join(names)) > 40 else 0)
     axes.set_ylabel("share of images")
     return _png(figure, axes, columns=len(shares))
 

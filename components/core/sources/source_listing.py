@@ -174,9 +174,8 @@ def list_source(source: str, root: str = "", label_file: str = "") -> Listing:
     matching = (
         file for file in files if not pattern or is_label_file(file.name) or _matches(file.name.split("/"), pattern)
     )
-    catalog = Catalog(
-        source, ((_LABELS if is_label_file(file.name) else _number_of(file.name), file) for file in matching)
-    )
+    numbered = ((_LABELS if is_label_file(file.name) else _number_of(file.name), file) for file in matching)
+    catalog = Catalog(source, numbered)
     number = _main_kind(catalog)
     names = catalog.names(*_NUMBERS)
     is_file = len(names) == 1 and [file.location for file in catalog.files(*_NUMBERS)] == [location]

@@ -27,9 +27,8 @@ def source_digest(stage: str) -> str:
 
 def source_files(stage: str) -> dict[str, bytes]:
     """Return a stage's files and `__main__.py`, all their imports, in functions too, and their templates, by path."""
-    folder = _COMPONENTS / stage
     pending = {_COMPONENTS / "__main__.py"}
-    pending |= {path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    pending |= {path for path in (_COMPONENTS / stage).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     files: dict[Path, bytes] = {}
     while pending:
         path = pending.pop()

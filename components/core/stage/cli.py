@@ -87,8 +87,7 @@ def main(stage: str, words: list[str]) -> int:
             set_umask()
         config_class = stages.config_of(stage)
         raw_values, executor = _read_arguments(f"python -m components {stage}", config_class, words)
-        names = [field.name for field in settings.fields_of(config_class)]
-        run = executor.take_run(names) if executor else None
+        run = executor.take_run([field.name for field in settings.fields_of(config_class)]) if executor else None
 
         def work() -> StageResult:
             config = build(config_class, raw_values)
@@ -162,14 +161,12 @@ def build(config_class: type, raw_values: dict[str, Any]) -> Any:
     raise ConfigError(*problems)
 
 
-def _read_arguments(
-    program: str, config_class: type, arguments: list[str]
-) -> tuple[dict[str, Any], ExecutorInput | None]:
+def _read_arguments(program: str, config_class: type, words: list[str]) -> tuple[dict[str, Any], ExecutorInput | None]:
     parser = Parser(prog=program, description=config_class.__doc__)
     parser.add_argument(_EXECUTOR_INPUT, help=argparse.SUPPRESS)
     for field in settings.fields_of(config_class):
         add_flag(parser, field)
-    parsed, unknown = parser.parse_known_intermixed_args(with_dashes(arguments))
+    parsed, unknown = parser.parse_known_intermixed_args(with_dashes(words))
     raw_values = {name: value for name, value in vars(parsed).items() if value is not None}
     if (text := raw_values.pop("executor_input", None)) is not None:
         if raw_values or unknown:

@@ -68,8 +68,7 @@ def noted(stage: str, run: Location | None, work: Callable[[], StageResult]) -> 
     write(run, running)
 
     def ended(state: str, **more: Any) -> None:
-        seconds = round(time.monotonic() - clock, 3)
-        write(run, dataclasses.replace(running, state=state, seconds=seconds, **more))
+        write(run, dataclasses.replace(running, state=state, seconds=round(time.monotonic() - clock, 3), **more))
 
     try:
         result = work()

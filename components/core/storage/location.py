@@ -181,8 +181,7 @@ class Location:
         """Update the files in this folder whose names end in a suffix from the bucket."""
         if not self.in_bucket:
             return
-        files = self.files().items()
-        wanted = {name: stored for name, stored in files if "/" not in name and name.endswith(suffix)}
+        wanted = {name: stored for name, stored in self.files().items() if "/" not in name and name.endswith(suffix)}
         for path in self.path.glob(f"*{suffix}"):
             if path.name not in wanted:
                 path.unlink(missing_ok=True)
