@@ -23,8 +23,6 @@ _ASK_SECONDS, _ASK_AGAIN_SECONDS, _LOG_SECONDS = 2.0, 0.5, 15.0
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers of one training, and the number of this process."""
-
     addresses: tuple[str, ...]  # HOST:PORT of every worker, the chief's first
     number: int  # index of this process among them
 

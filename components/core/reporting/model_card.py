@@ -23,10 +23,8 @@ class _Markdown(str):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Judgment:
-    """Evaluation of a model, the JSON value of its `metrics.json`, and its lineage."""
-
     evaluation: evaluations.Manifest
-    numbers: dict[str, Any]
+    numbers: dict[str, Any]  # the JSON value of its `metrics.json`
     lineage: Lineage
 
 
