@@ -1,5 +1,6 @@
 """The logs of a training: JSON lines, objects with their `step`. A checkpoint has a copy of those up to its step."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -28,12 +29,10 @@ def read(path: Path, last_step: float = float("inf")) -> list[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     rows = []
     for line in lines:
-        try:
+        with contextlib.suppress(ValueError):
             row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and type(row.get("step")) is int and row["step"] <= last_step:
-            rows.append(row)
+            if isinstance(row, dict) and type(row.get("step")) is int and row["step"] <= last_step:
+                rows.append(row)
     return rows
 
 

@@ -68,7 +68,7 @@ def read(file: BinaryIO, largest: int) -> Iterator[tuple[int, bytes]]:
 
 def starts_a_record(head: bytes) -> bool:
     """Return whether a file that begins with these bytes begins with a record."""
-    return len(head) >= _HEAD.size and head[: _HEAD.size] == _head(int.from_bytes(head[:8], "little"))
+    return head[: _HEAD.size] == _head(int.from_bytes(head[:8], "little"))
 
 
 def framed_examples(images: np.ndarray, labels: np.ndarray) -> np.ndarray:

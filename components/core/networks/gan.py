@@ -122,11 +122,10 @@ def build_critic(config: NetworkConfig, seed: int = 0, precision: str = "float32
     # No bias: it cancels in the loss, so only rounding would move it, differently on each number of replicas.
     score = keras.layers.Dense(1, use_bias=False, kernel_initializer=_normal(next(seeds)), name="score")(x)
     if config.classes:
-        labels = keras.Input((config.classes,), name="labels")
-        inputs = [inputs, labels]
+        inputs = [inputs, keras.Input((config.classes,), name="labels")]
         # All classes' scores, then one: a lookup would have a sparse gradient. No bias here either.
         initial = _normal(next(seeds))
-        features = _features(config, labels)
+        features = _features(config, inputs[1])
         class_scores = keras.layers.Dense(
             features.shape[-1], use_bias=False, kernel_initializer=initial, name="score_of_classes"
         )(x)

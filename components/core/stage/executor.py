@@ -48,9 +48,8 @@ class ExecutorInput:
                 for name, spec in outputs.get("parameters", {}).items()
                 if name != _LAUNCHER_OUTPUT
             }
-            self._output_artifacts = {
-                name: dict(spec["artifacts"][0]) for name, spec in outputs.get("artifacts", {}).items()
-            }
+            artifacts = outputs.get("artifacts", {}).items()
+            self._output_artifacts = {name: dict(spec["artifacts"][0]) for name, spec in artifacts}
             self._targets = {
                 name: Path(artifact.get("customPath") or local_path(artifact["uri"]))
                 for name, artifact in self._output_artifacts.items()

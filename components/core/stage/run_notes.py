@@ -100,9 +100,7 @@ def read(run: Location) -> list[Note]:
     """Return the notes of a run, by start; log and leave out those that cannot be read."""
     notes = []
     run.fetch_files(".json")
-    for path in sorted(run.path.glob("*.json")):
-        if path.name == RECORD:
-            continue
+    for path in sorted({*run.path.glob("*.json")} - {run.path / RECORD}):
         try:
             notes.append(typed(Note, atomic_files.read_json(path, "note"), "note"))
         except (DataError, TypeError, ValueError) as error:
