@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from components.core.artifacts import checkpoints, models
 from components.core.errors import StageError
-from components.core.networks import checkpoint_networks, gan, saved_models
+from components.core.networks import gan, saved_models
 from components.core.reporting import model_card
 from components.core.stage import provenance
 from components.export import serving
@@ -29,7 +29,7 @@ _LEVELS_SHARE = 1e-3  # of the pixels may differ, by one gray level: values half
 def make(source: Path, checkpoint: checkpoints.Manifest, folder: Path) -> None:
     """Save the averaged generator of a checkpoint in a folder, and describe the model."""
     network = gan.NetworkConfig.from_json(checkpoint.network)
-    generator = checkpoint_networks.load_averaged(source, checkpoint.digest)
+    generator = saved_models.load_averaged(source, checkpoint.digest)
     served = serving.ServedGenerator(generator, network.image, network.latent_size, checkpoint.class_counts)
     saved_models.save(served, folder, served.signatures_by_name)
     _check(folder, generator, network.latent_size, checkpoint.class_counts)

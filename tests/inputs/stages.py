@@ -27,12 +27,12 @@ def make_checkpoint(
 
     It is conditional on `CLASSES` if the number of training images of each is given, and on clusters with features too.
     """
-    from components.core.networks import checkpoint_networks, gan
+    from components.core.networks import gan, saved_models
 
     network = gan.NetworkConfig(image, 16, 8, classes=len(class_counts), label_features=label_features)
     random = np.random.default_rng(seed)
     state = {
-        checkpoint_networks.AVERAGE + variable.path: random.normal(0.0, 0.7, variable.shape).astype(np.float32)
+        saved_models.AVERAGE + variable.path: random.normal(0.0, 0.7, variable.shape).astype(np.float32)
         if "variance" not in variable.path
         else np.ones(variable.shape, np.float32)
         for variable in gan.build_generator(network).variables

@@ -18,7 +18,7 @@ from components.core.data import dataset_reader
 from components.core.errors import ConfigError, DataError
 from components.core.metrics import feature_spaces, set_distances
 from components.core.metrics.whitening import fit_whitening
-from components.core.networks import checkpoint_networks, gan
+from components.core.networks import gan, saved_models
 from components.core.stage import inputs
 from components.embed import run as embed
 from components.embed.config import EmbedConfig
@@ -114,7 +114,7 @@ def test_scores_and_rules_go_by_its_name_and_are_those_of_its_features(
     latents = tf.random.stateless_normal([400, 16], [0, 0], alg="philox")
     whiten = fit_whitening(in_numpy(train), 40)
     for checkpoint, name in zip(two_checkpoints, ("champion_mine_fd", "mine_fd"), strict=True):
-        drawn = gan.to_pixels(checkpoint_networks.load_averaged(checkpoint)(latents, training=False)).numpy()
+        drawn = gan.to_pixels(saved_models.load_averaged(checkpoint)(latents, training=False)).numpy()
         expected = set_distances.frechet_distance(whiten(in_numpy(drawn)), whiten(in_numpy(test)))
         assert result.metrics[name] == pytest.approx(expected, rel=1e-3)
     assert {"mine_kd", "mine_recall", "untrained_fcd", "class_distance"} <= result.metrics.keys()

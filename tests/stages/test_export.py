@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from components.core.artifacts import checkpoints, datasets, models
 from components.core.errors import DataError, StageError
-from components.core.networks import checkpoint_networks
+from components.core.networks import saved_models
 from components.core.stage.executor import StageResult
 from components.export import make
 from components.export import run as export
@@ -62,7 +62,7 @@ def test_the_seed_decides_sample_and_png_and_latents_the_served_images(exported:
     np.testing.assert_array_equal([tf.io.decode_png(file).numpy() for file in files], images[:5])
     latents = tf.constant(np.random.default_rng(5).normal(size=(7, 16)).astype(np.float32))
     served = signatures["serving_default"](latents=latents)["images"]
-    expected = checkpoint_networks.load_averaged(checkpoint)(latents, training=False)
+    expected = saved_models.load_averaged(checkpoint)(latents, training=False)
     np.testing.assert_allclose(served, expected, atol=1e-5)
 
 
@@ -79,7 +79,7 @@ def test_a_conditional_model_draws_the_labels_that_it_is_given(conditional: tupl
     serve = tf.saved_model.load(str(model)).signatures["serving_default"]
     latents = tf.constant(np.random.default_rng(5).normal(size=(4, 16)).astype(np.float32))
     labels = tf.constant([2, 0, 1, 1])
-    expected = checkpoint_networks.load_averaged(checkpoint)([latents, tf.one_hot(labels, 3)], training=False)
+    expected = saved_models.load_averaged(checkpoint)([latents, tf.one_hot(labels, 3)], training=False)
     np.testing.assert_allclose(serve(latents=latents, labels=labels)["images"], expected, atol=1e-5)
     for wrong in ([0, 0, 0, 3], [0, 0, -1, 0]):
         with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be 0 to 2"):
@@ -174,7 +174,7 @@ def test_again_it_has_the_same_digest_or_does_nothing(exported: Exported, tmp_pa
 
 def test_a_generator_other_than_the_saved_one_is_noticed(exported: Exported, tmp_path: Path) -> None:
     _, model, _ = exported
-    other = checkpoint_networks.load_averaged(make_checkpoint(tmp_path, seed=2))
+    other = saved_models.load_averaged(make_checkpoint(tmp_path, seed=2))
     with pytest.raises(StageError, match="serving_default draws other images"):
         make._check(model, other, 16)
 

@@ -1,4 +1,4 @@
-"""SavedModels whose bytes follow from weights and code, not from the history of the process.
+"""SavedModels whose bytes follow from weights and code, not the history of the process; the generator of a checkpoint.
 
 TensorFlow numbers functions and custom gradients by counters of the process, stores functions and map entries in no
 fixed order, and adds a `fingerprint.pb` with a random part, which nothing needs.
@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
+from components.core.artifacts import checkpoints
 from components.core.errors import DataError, lines_of
+from components.core.networks import gan
 
+AVERAGE = "average/"  # begins the names of variables of the averaged generator, which ships
 _NUMBERED = re.compile(r"(.*_)(\d+)")
 _GRADIENT = "_gradient_op_type"  # the attribute that names an operation's custom gradient
 _CAPTURE_NAME = "_user_specified_name"  # of a captured variable: the number of a tensor in this process
@@ -43,6 +47,22 @@ def load(folder: Path, kind: str) -> Any:
     except (OSError, ValueError, tf.errors.OpError) as error:
         reason = lines_of(error)[0]
         raise DataError(f"{kind} {folder} cannot be loaded by TensorFlow {tf.__version__}: {reason}") from None
+
+
+def load_averaged(checkpoint: Path, expected_digest: str = "") -> keras.Model:
+    """Load a checkpoint's averaged generator; call it with `training=False`, and with `gan.with_labels` if conditional.
+
+    It takes float32 latents [n, latent_size] to float32 images [n, height, width, channels] in [-1, 1].
+    """
+    manifest = checkpoints.Manifest.of(checkpoint, expected_digest)
+    model = gan.build_generator(gan.NetworkConfig.from_json(manifest.network))
+    arrays = checkpoints.load_state(checkpoint, AVERAGE)
+    wanted = {AVERAGE + variable.path: np.asarray(variable) for variable in model.variables}
+    if wrong := checkpoints.differences(wanted, arrays):
+        raise DataError(f"checkpoint {checkpoint} does not fit this version's {model.name}: {'; '.join(wrong)}")
+    for variable in model.variables:
+        variable.assign(arrays[AVERAGE + variable.path])
+    return model
 
 
 def canonical(saved_model: bytes) -> bytes:

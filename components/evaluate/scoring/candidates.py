@@ -12,7 +12,7 @@ from components.core.artifacts import checkpoints, models
 from components.core.artifacts.datasets import ImageShape, Manifest
 from components.core.metrics.intervals import around
 from components.core.metrics.quantities import Quantity, Scores
-from components.core.networks import checkpoint_networks, gan, saved_models
+from components.core.networks import gan, saved_models
 from components.evaluate.scoring import scores
 from components.evaluate.scoring.samples import Samples
 
@@ -51,7 +51,7 @@ class Candidate:
 
 def averaged(folder: Path, checkpoint: checkpoints.Manifest) -> Generator:
     """Load the averaged generator of a checkpoint."""
-    model = checkpoint_networks.load_averaged(folder, checkpoint.digest)
+    model = saved_models.load_averaged(folder, checkpoint.digest)
 
     def images(latents: tf.Tensor, labels: tf.Tensor | None) -> tf.Tensor:
         return model(gan.with_labels(latents, labels, len(checkpoint.class_counts)), training=False)

@@ -18,7 +18,7 @@ from components.core.artifacts.datasets import ImageShape
 from components.core.data import dataset_reader
 from components.core.errors import ConfigError, DataError, TransientError
 from components.core.metrics import feature_spaces, neighbors, set_distances
-from components.core.networks import checkpoint_networks, gan
+from components.core.networks import gan, saved_models
 from components.core.registry import registry
 from components.core.stage.executor import StageResult
 from components.core.storage import buckets
@@ -103,7 +103,7 @@ def test_numbers_are_those_of_the_definitions(
     test, _ = dataset_reader.load_split(Path(dataset), datasets.Manifest.of(dataset), "test")
     loaded = feature_spaces.load(embedding)
     latents = tf.random.stateless_normal([2000, 16], [0, 0], alg="philox")
-    drawn = gan.to_pixels(checkpoint_networks.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
+    drawn = gan.to_pixels(saved_models.load_averaged(two_checkpoints[0])(latents, training=False)).numpy()
     features, outputs = loaded.embed(drawn)
     real_features, real_outputs = loaded.embed(test)
     numbers = metrics(first)["model"]

@@ -18,7 +18,7 @@ from PIL import Image
 from components.core import errors
 from components.core.artifacts import checkpoints, datasets, training_log
 from components.core.data import dataset_reader
-from components.core.networks import checkpoint_networks, gan
+from components.core.networks import gan, saved_models
 from components.core.networks.gan import GRID_COLUMNS
 from components.core.stage import logs
 from components.core.storage.location import Location
@@ -218,7 +218,7 @@ def test_a_conditional_generator_draws_the_class_that_it_is_asked_for(tiny_datas
     labels = np.arange(300) % 3
     latents = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
     inputs = gan.with_labels(tf.constant(latents), tf.constant(labels, tf.int32), 3)
-    pixels = gan.to_pixels(checkpoint_networks.load_averaged(folder)(inputs, training=False)).numpy()
+    pixels = gan.to_pixels(saved_models.load_averaged(folder)(inputs, training=False)).numpy()
     assert np.mean(classes_seen(pixels) == labels) > 0.8
     assert len(np.unique(pixels, axis=0)) > 250  # not one image for each class
     manifest = checkpoints.Manifest.of(folder)

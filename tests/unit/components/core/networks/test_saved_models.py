@@ -1,4 +1,4 @@
-"""Tests for saved_models.py and checkpoint_networks.py."""
+"""Networks in SavedModels and in checkpoints."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from components.core.artifacts import checkpoints
 from components.core.errors import DataError
-from components.core.networks import checkpoint_networks, saved_models
+from components.core.networks import saved_models
 from components.core.storage import atomic_files
 from tests.inputs import artifacts
 from tests.inputs.stages import make_checkpoint
@@ -61,11 +61,11 @@ def test_what_was_saved_computes_the_same_with_its_custom_gradients(tmp_path: Pa
 def test_weights_are_those_that_were_kept_and_of_other_networks_refused(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path)
     kept = checkpoints.load_state(checkpoint)
-    for variable in checkpoint_networks.load_averaged(checkpoint).variables:
-        np.testing.assert_array_equal(variable, kept.pop(checkpoint_networks.AVERAGE + variable.path))
+    for variable in saved_models.load_averaged(checkpoint).variables:
+        np.testing.assert_array_equal(variable, kept.pop(saved_models.AVERAGE + variable.path))
     assert not kept
     manifest = artifacts.unsealed(checkpoint / checkpoints.MANIFEST)
     manifest["network"]["base_filters"] *= 2
     artifacts.seal(checkpoint / checkpoints.MANIFEST, manifest)
     with pytest.raises(DataError, match=f"^checkpoint {checkpoint} .*, expected "):
-        checkpoint_networks.load_averaged(checkpoint)
+        saved_models.load_averaged(checkpoint)
