@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.adam import Adam
-from components.core.distributed.blocks import compiled, run_update
 from components.core.distributed.coordination import Agreement
 from components.core.distributed.global_batch import BatchPartition, BatchShard, LossOutput, apply_update
+from components.core.distributed.strategies import compiled, run_update
 from components.core.errors import TrainingDiverged
 from components.core.networks import gan
 from components.core.networks.cost import doublings

@@ -1,6 +1,6 @@
 """One block of WGAN-GP training: critic updates, then a generator update, on every replica alike.
 
-The loop over steps runs inside one `tf.function`, on a TPU also inside `strategy.run` (`core/distributed/blocks.py`).
+The loop over steps runs inside one `tf.function`, on a TPU also inside `strategy.run` (`strategies.compiled`).
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from components.core.artifacts.datasets import ImageShape
 from components.core.distributed.adam import Adam
-from components.core.distributed.blocks import compiled, run_update
 from components.core.distributed.global_batch import BatchPartition, BatchShard, LossOutput, apply_update
+from components.core.distributed.strategies import compiled, run_update
 from components.core.networks import gan
 from components.core.networks.normalization import recorded_statistics
 from components.train import augmentation, losses, second_order

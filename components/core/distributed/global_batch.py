@@ -152,8 +152,3 @@ def _sum_of_integers(replica: tf.distribute.ReplicaContext, parts: list[Any]) ->
     *sums, wrong = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*sums, wrong])
     total = [tf.cast(tf.cast(value, tf.float64) / _ONE, number) for value in sums]
     return tf.nest.pack_sequence_as(parts[0], total), wrong == 0
-
-
-def first_replica(strategy: tf.distribute.Strategy, values: dict[str, Any]) -> dict[str, tf.Tensor]:
-    """Return what the first replica returned from `strategy.run`; all returned the same."""
-    return {name: strategy.experimental_local_results(value)[0] for name, value in values.items()}

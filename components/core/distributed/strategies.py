@@ -1,11 +1,16 @@
-"""From accelerator and replicas to a `tf.distribute` strategy: TPU, GPUs, virtual CPU devices, or several workers."""
+"""From accelerator and replicas to a `tf.distribute` strategy: TPU, GPUs, virtual CPU devices, or several workers.
+
+On a TPU a block of steps loops inside the replicas, so that it is one program that the host starts; elsewhere around
+their updates, as MirroredStrategy cannot sum over replicas in a loop inside them.
+"""
 
 import contextlib
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -17,6 +22,8 @@ from components.core.settings import share_problem
 from components.core.stage.hardware import exact_problem, has_tpu
 
 log = logging.getLogger(__name__)
+
+_Values = dict[str, tf.Tensor]
 
 # For TensorFlow's calls that have no time limit, after every other worker has answered.
 _PATIENCE_SECONDS = 300
@@ -58,6 +65,41 @@ def kind_of(strategy: tf.distribute.Strategy) -> str:
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return "multi-worker"
     return str(tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type).lower()
+
+
+def compiled(
+    strategy: tf.distribute.Strategy, loop: Callable[..., _Values], axis: int, signature: list[tf.TensorSpec]
+) -> tf.types.experimental.PolymorphicFunction:
+    """Compile a loop over updates, each of which it makes by `run_update`, and which returns the same on every replica.
+
+    The loop takes tensors of the signature, whose `axis` is the global batch; in a replica that loops itself, its shard
+    alone. A TPU needs the number of steps when the graph is made, so there each length of a block has its own graph.
+    """
+    if kind_of(strategy) != "tpu":
+        return tf.function(loop, signature)
+
+    def program(*tensors: tf.Tensor) -> _Values:
+        return first_replica(strategy, strategy.run(loop, args=[shards(strategy, tensor, axis) for tensor in tensors]))
+
+    return tf.function(program)
+
+
+def run_update(strategy: tf.distribute.Strategy, update: Callable[..., _Values], *arguments: tf.Tensor) -> _Values:
+    """Make an update on every replica from the loop of a block, and return the values of one."""
+    if kind_of(strategy) == "tpu":  # the loop is inside the replicas already
+        return update(*arguments)
+    return first_replica(strategy, strategy.run(update, args=arguments))
+
+
+def shards(strategy: tf.distribute.Strategy, tensor: tf.Tensor, axis: int) -> tf.distribute.DistributedValues:
+    """Split a tensor evenly among the replicas, in their order."""
+    parts = tf.split(tensor, strategy.num_replicas_in_sync, axis)
+    return strategy.experimental_distribute_values_from_function(lambda local: parts[local.replica_id_in_sync_group])
+
+
+def first_replica(strategy: tf.distribute.Strategy, values: dict[str, Any]) -> _Values:
+    """Return what the first replica returned from `strategy.run`; all returned the same."""
+    return {name: strategy.experimental_local_results(value)[0] for name, value in values.items()}
 
 
 def set_threads(exact: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Tests for blocks.py, with the whole step of train, whose program for TPUs is traced and imitated."""
+"""Blocks of steps, with the whole step of train, whose program for TPUs is traced and imitated."""
 
 import threading
 from typing import Any
@@ -10,7 +10,7 @@ from tensorflow.python.distribute import tpu_strategy
 from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 
 from components.core.artifacts.datasets import ImageShape
-from components.core.distributed import blocks
+from components.core.distributed import strategies
 from components.core.distributed.global_batch import BatchPartition
 from components.train.config import TrainConfig
 from components.train.second_order import in_float64
@@ -44,7 +44,7 @@ def received_shards(strategy: tf.distribute.Strategy) -> list[bool]:
 
     @tf.function
     def compared() -> Any:
-        return strategy.run(same, args=(blocks.shards(strategy, tf.constant(pixels), 1),))
+        return strategy.run(same, args=(strategies.shards(strategy, tf.constant(pixels), 1),))
 
     return [bool(equal) for equal in strategy.experimental_local_results(compared())]
 
@@ -98,7 +98,7 @@ class _OnCpus(tpu_strategy.TPUExtended):
 
 def programs(_: tf.distribute.Strategy) -> dict[str, Any]:
     """Trace a block under TPUStrategy for two cores; count programs, and list the shapes that each replica is sent."""
-    blocks.kind_of = lambda _: "tpu"  # type: ignore[assignment,attr-defined] # it goes by devices, which are CPUs here
+    strategies.kind_of = lambda _: "tpu"  # type: ignore[assignment] # it goes by devices, which are CPUs here
     strategy = object.__new__(tf.distribute.TPUStrategy)  # its own `__init__` accepts no other devices
     tf.distribute.Strategy.__init__(strategy, _OnCpus(strategy))
     pixels, labels = (tf.TensorSpec(array.shape, array.dtype) for array in images_of((STEPS, CRITIC_STEPS, BATCH)))

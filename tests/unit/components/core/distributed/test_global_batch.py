@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from components.core.distributed.adam import Adam
-from components.core.distributed.global_batch import BatchPartition, BatchShard, LossOutput, apply_update, first_replica
+from components.core.distributed.global_batch import BatchPartition, BatchShard, LossOutput, apply_update
+from components.core.distributed.strategies import first_replica
 from components.core.errors import ConfigError
 from tests.programs import on_replicas
 
