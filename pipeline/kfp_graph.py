@@ -63,8 +63,7 @@ def _pipeline(image_of: Mapping[str, str], profile: Profile) -> GraphComponent:
                     holds = step_table.filled(condition.wire, values) == condition.value
                     stack.enter_context(dsl.If(holds, name=condition.name))
                 conditions = step.conditions
-                task = _task(step, values, image_of, profile)
-                values[step.stage] = SimpleNamespace(**task.outputs)
+                values[step.stage] = SimpleNamespace(**_task(step, values, image_of, profile).outputs)
 
     defaults = {**profile.parameters, **profile.hardware}
     parameters = {

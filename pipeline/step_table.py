@@ -142,8 +142,7 @@ def _parameters() -> dict[str, Field]:
         namesakes = [other for other in _FIELDS if (other.name, other.type) == (name, field.type)]
         help_text = " ".join(dict.fromkeys(other.setting.help for other in namesakes))
         # The bounds of the first stage count here; the others check theirs.
-        setting = dataclasses.replace(namesakes[0].setting, help=help_text)
-        parameters[name] = dataclasses.replace(field, setting=setting)
+        parameters[name] = dataclasses.replace(field, setting=dataclasses.replace(namesakes[0].setting, help=help_text))
     return dict(sorted(parameters.items()))
 
 

@@ -54,9 +54,8 @@ def print_plan(planned: list[Planned]) -> None:
         rows.append((row.task, Text(row.outcome, "cyan" if row.outcome == UNCHANGED else ""), took, Text(row.why)))
     print_rows(("stage", "plan", "time", "why"), rows, right="time")
     in_all = total({row.task: row.seconds for row in planned if row.outcome in (RUNS, MAYBE)})
-    advice = [f"{row.task}: {row.advice}" for row in planned if row.advice]
     if in_all:
-        print("", in_all, *advice, sep="\n")
+        print("", in_all, *(f"{row.task}: {row.advice}" for row in planned if row.advice), sep="\n")
 
 
 def print_rows(columns: tuple[str, ...], rows: Iterable[tuple[str | Text, ...]], right: str = "") -> None:

@@ -59,8 +59,7 @@ def _decide(config: DecideConfig, champion: Champion, published: Recipe | None, 
         return RUN, "runs: nothing has been published yet"
     if published is None:
         return RUN, f"runs: version {champion.version} has no recipe"
-    changed = recipes.differences(published, now)
-    if changed:
+    if changed := recipes.differences(published, now):
         more = f" and {len(changed) - _CHANGES_SHOWN} more" if len(changed) > _CHANGES_SHOWN else ""
         return RUN, f"runs: since version {champion.version}, {'; '.join(changed[:_CHANGES_SHOWN])}{more}"
     if config.refresh == "yes":

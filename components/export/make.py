@@ -45,8 +45,7 @@ def make(source: Path, checkpoint: checkpoints.Manifest, folder: Path) -> None:
         conditioning=checkpoint.conditioning,
         made_with=provenance.made_with("export"),
     )
-    manifest = models.with_card(folder, manifest, model_card.render(manifest, checkpoint.settings))
-    manifest.write(folder)
+    models.with_card(folder, manifest, model_card.render(manifest, checkpoint.settings)).write(folder)
 
 
 def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: Sequence[int] = ()) -> None:
@@ -56,8 +55,7 @@ def _check(model: Path, generator: keras.Model, latent_size: int, class_counts: 
     batches, shape = range(-(-_CHECK_COUNT // serving.BATCH)), [serving.BATCH, latent_size]
     drawn_inputs = {"latents": [tf.random.stateless_normal(shape, [_CHECK_SEED, at], alg="philox") for at in batches]}
     if class_counts:
-        labels = [gan.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
-        drawn_inputs["labels"] = labels
+        drawn_inputs["labels"] = [gan.draw_labels(class_counts, serving.BATCH, _CHECK_SEED, at) for at in batches]
     inputs = {name: np.concatenate(arrays)[:_CHECK_COUNT] for name, arrays in drawn_inputs.items()}
     with tempfile.TemporaryDirectory() as scratch:
         np.savez(Path(scratch, "inputs.npz"), allow_pickle=False, **inputs)

@@ -89,8 +89,7 @@ def _fill(
         checkpoint = config.checkpoint and Location.of(config.registry).parent.note(config.checkpoint)
         dataclasses.replace(recipes.from_text(config.recipe), checkpoint_uri=checkpoint).write(folder)
         recipe_sha256 = digests.sha256_of_file(folder / recipes.Recipe.FILE)
-    manifest = models.with_card(folder, model, card)
-    dataclasses.replace(manifest, recipe_sha256=recipe_sha256).write(folder)
+    dataclasses.replace(models.with_card(folder, model, card), recipe_sha256=recipe_sha256).write(folder)
     models.Manifest.of(folder, model.digest)
     evaluations.Manifest.of(folder / registry.EVALUATION, evaluation.digest)
 
@@ -129,8 +128,7 @@ def _require_promoted(
             f"the verdict in {config.evaluation} is {evaluation.verdict}; only {evaluations.PROMOTE} is published",
             *evaluation.reasons,
         )
-    failed = [str(rule.get("rule")) for rule in evaluation.rules if rule["outcome"] != evaluations.PASSED]
-    if failed:
+    if failed := [str(rule.get("rule")) for rule in evaluation.rules if rule["outcome"] != evaluations.PASSED]:
         raise DataError(
             f"the verdict in {config.evaluation} is {evaluations.PROMOTE}, but its rules did not pass "
             f"({', '.join(failed)}): it was changed; evaluate the model again"

@@ -46,8 +46,7 @@ def run(config: ReportConfig) -> StageResult:
     """
     output = Path(config.output)
     atomic_files.require_writable(output, "output")
-    chosen = _select(config.runs, config.root)
-    runs = {name: Evaluation(folder) for name, folder in chosen.items()}
+    runs = {name: Evaluation(folder) for name, folder in _select(config.runs, config.root).items()}
     atomic_files.write_file(output, pages.render(_PAGE, **_contents(runs)).encode())
     verdicts = ", ".join(f"{name} {run.manifest.verdict}" for name, run in runs.items())
     scored = "; ".join(f"scored {how}" for how in _differences(runs)) or "scored alike"

@@ -113,8 +113,7 @@ def _reproduce(location: str, number: int, root: str, source: str) -> None:
                         return other
             return 0
 
-        made_in = Location.of(location).parent
-        print(reproduction.config(version, origin, root, made_in, source, version_of), end="")
+        print(reproduction.config(version, origin, root, Location.of(location).parent, source, version_of), end="")
 
 
 def _export(location: str, number: int, folder: Path, license: str, dataset: list[str]) -> None:

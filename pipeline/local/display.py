@@ -68,8 +68,7 @@ class Display:
         return f"stage {self._names.index(name) + 1} of {len(self._names)}"
 
     def begin(self, name: str) -> None:
-        label = f"{self.place(name)}  {name:<{self._width}}"
-        self._bars.add_task(label, total=None, line="starting", work=None)
+        self._bars.add_task(f"{self.place(name)}  {name:<{self._width}}", total=None, line="starting", work=None)
         self._rows[name] = self._bars.tasks[-1]
 
     def end(self, name: str) -> Work | None:

@@ -97,8 +97,7 @@ class History:
     def write_state(self, exit_code: int, tasks: Mapping[str, TaskState]) -> None:
         noted = {name: task.relocated(self.root.note) for name, task in tasks.items()}
         sealed = {name: dataclasses.asdict(task) | {"seal": task.sealed} for name, task in noted.items()}
-        state = {"began": self._began, "exit_code": exit_code, "tasks": sealed}
-        atomic_files.write_json(self.folder / _STATE, state)
+        atomic_files.write_json(self.folder / _STATE, {"began": self._began, "exit_code": exit_code, "tasks": sealed})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -24,8 +24,7 @@ class Values:
 
     def __init__(self, parameters: Mapping[str, Any], run_name: str) -> None:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        facts = {"id": run_name, "name": run_name, "created": now, "scheduled": now}
-        self._values = values_of(parameters, facts)
+        self._values = values_of(parameters, {"id": run_name, "name": run_name, "created": now, "scheduled": now})
 
     def add(self, step: Step, outputs: Mapping[str, Any]) -> None:
         self._values[step.stage] = SimpleNamespace(**outputs)

@@ -72,9 +72,8 @@ def matching(pattern: str, expectation: str) -> AfterValidator:
 
 def read(kind: type[_T], text: bytes, label: str) -> _T:
     """Return a YAML file as a model or dictionary of models; raise `ConfigError` about `label` with every mistake."""
-    content = yaml_files.load(text, label)
     try:
-        return TypeAdapter(kind).validate_python(content)
+        return TypeAdapter(kind).validate_python(yaml_files.load(text, label))
     except ValidationError as error:
         problems = [f"{label}: {problem}" for detail in error.errors() for problem in _problems(kind, detail)]
         raise ConfigError(*dict.fromkeys(problems)) from None
@@ -83,8 +82,7 @@ def read(kind: type[_T], text: bytes, label: str) -> _T:
 def _problems(kind: Any, error: ErrorDetails) -> list[str]:
     """Return the sentences for one error of pydantic; checks of several settings raise a `ConfigError` with several."""
     path = error["loc"][:-1] if error["loc"][-1:] == ("[key]",) else error["loc"]
-    names = [part if part.isprintable() else shown(part) for part in map(str, path)]
-    at = ".".join(names) or "the file"
+    at = ".".join(part if part.isprintable() else shown(part) for part in map(str, path)) or "the file"
     if error["type"] == "extra_forbidden":
         for part in path[:-1]:
             kind = kind.model_fields[part].annotation if hasattr(kind, "model_fields") else get_args(kind)[-1]

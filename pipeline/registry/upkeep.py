@@ -29,8 +29,7 @@ def verify(location: str, number: int | None) -> None:
         raise nothing_published(location)
     rows: list[tuple[str, ...]] = []
     for version in versions if number is None else [number]:
-        damage = registry.damage(location, version, champion)
-        if damage:
+        if damage := registry.damage(location, version, champion):
             remedy = "copy it back from a backup, and serve another until then"
             problems.append(f"version {version} of {location} is damaged: {', '.join(damage)}; {remedy}")
         is_champion = champion.version == version
@@ -47,8 +46,7 @@ def promote(location: str, number: int) -> None:
     """
     pointer = registry.read_pointer(location, rebuild=True)
     version = registry.read_version(location, number, pointer.champion)
-    if version.evaluation.verdict != evaluations.PROMOTE:
-        verdict = version.evaluation.verdict
+    if (verdict := version.evaluation.verdict) != evaluations.PROMOTE:
         raise DataError(f"the verdict on version {number} of {location} is {verdict}: it was changed")
     if pointer.champion.version == number and not pointer.is_rebuilt:
         print(f"version {number} is the champion already")

@@ -112,8 +112,7 @@ class KubeflowRuns(Server):
     def cancel(self, run_id: str) -> None:
         run = self._run(run_id)
         if _state(run) != backend.CANCELING:  # the server refuses a second time
-            terminate = self.connection.client.runs.run_service_terminate_run
-            self._change(run_id, "cancel", terminate, (backend.CANCELING,))
+            self._change(run_id, "cancel", self.connection.client.runs.run_service_terminate_run, [backend.CANCELING])
         with contextlib.suppress(OSError):  # without the note, the run is shown as failed
             atomic_files.write_file(_cancel_note(run_id), _began(run).encode())
 
