@@ -46,7 +46,12 @@ def unneeded(root: Location, keep: int) -> list[Unneeded]:
     Needed is what the newest `keep` runs made or used, here by their numbers and on clusters by their times, a training
     that one of them began, and what a version was made from. `TransientError` if a run elsewhere has not ended.
     """
-    runs, published = _runs(root), _published(root)
+    runs = _runs(root)
+    location, published = root / "registry", set[str]()  # digests of what the versions were made from
+    for number in registry.versions(location, registry.read_pointer(location).champion):
+        folder = registry.version_location(location, number) / registry.EVALUATION
+        evaluation = evaluations.Manifest.fetch(folder, whole=False)
+        published |= {evaluation.dataset_digest, evaluation.checkpoint_digest, evaluation.embedding_digest}
     on_clusters = [run for run in runs if not run.number]
     numbered = sorted((run for run in runs if run.number), key=lambda run: run.number)
     newest = numbered[-keep:] + on_clusters[-keep:]
@@ -89,17 +94,6 @@ def _name_of(location: Location) -> str:
     """Return the name within its root of a folder of results, or of the folder that a checkpoint is in."""
     folder = location.parent if location.parent.parent.name == _CHECKPOINTS else location
     return f"{folder.parent.name}/{folder.name}"
-
-
-def _published(root: Location) -> set[str]:
-    """Return the digests of the datasets, checkpoints and embeddings of all versions."""
-    location, needed = root / "registry", set[str]()
-    for number in registry.versions(location, registry.read_pointer(location).champion):
-        evaluation = evaluations.Manifest.fetch(
-            registry.version_location(location, number) / registry.EVALUATION, whole=False
-        )
-        needed |= {evaluation.dataset_digest, evaluation.checkpoint_digest, evaluation.embedding_digest}
-    return needed
 
 
 def _is_needed(folder: Location, newest: list[_Run], published: set[str]) -> bool:

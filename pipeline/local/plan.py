@@ -53,9 +53,17 @@ def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Execu
             return MAYBE, f"decided by the {unmet.output} of {unmet.stage}"
         return SKIPPED, unmet
     if step.stage == "decide":  # only reads and takes a moment, and decides the rest, so the plan runs it
-        decision = _run_now(step, values, executor)
-        values.add(step, decision)
-        return "was run", decision[stages.SUMMARY]
+        # A plan is no run, and leaves no record.
+        inputs = {name: value for name, value in values.inputs(step).items() if name not in RUN_INPUTS}
+        with Display([step.stage]) as display:
+            display.begin(step.stage)
+            code, outputs = run_stage(executor, step, inputs, executor.session.folder / step.stage, display)
+        if outputs is None:
+            failure = StageError(f"{step.stage}: failed ({processes.name_of_exit(code)})")
+            failure.exit_code = code
+            raise failure
+        values.add(step, outputs)
+        return "was run", outputs[stages.SUMMARY]
     inputs = values.inputs(step)
     result, reason = cache.look_up(past, step, inputs, executor)
     if result.outputs is not None:
@@ -65,16 +73,3 @@ def _decide(step: Step, values: Values, past: Sequence[PastRun], executor: Execu
         return RUNS, reason
     name, source = next((name, value) for name, value in inputs.items() if isinstance(value, Unknown))
     return MAYBE, f"decided by its input {name}, which comes from {source.stage}"
-
-
-def _run_now(step: Step, values: Values, executor: Executor) -> dict[str, Any]:
-    # A plan is no run, and leaves no record.
-    inputs = {name: value for name, value in values.inputs(step).items() if name not in RUN_INPUTS}
-    with Display([step.stage]) as display:
-        display.begin(step.stage)
-        code, outputs = run_stage(executor, step, inputs, executor.session.folder / step.stage, display)
-    if outputs is None:
-        failure = StageError(f"{step.stage}: failed ({processes.name_of_exit(code)})")
-        failure.exit_code = code
-        raise failure
-    return outputs
