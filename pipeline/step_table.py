@@ -100,6 +100,7 @@ _PROMOTED = Condition("evaluate", "verdict", "PROMOTE", "promoted")
 _SHARED_WIRES = {
     **{name.removesuffix("_uri"): f"{{{stage}.{name}}}" for stage, row in stages.TABLE.items() for name in row.outputs},
     **{"registry": "{root}/registry", "source_index": "{root}/fingerprints", "results": "{root}"},
+    **{"previous_datasets": "{root}/datasets", "downloads": "{root}/downloads"},
 }
 
 
@@ -111,15 +112,10 @@ def _step(stage: str, wires: Mapping[str, str], *conditions: Condition, **more: 
 
 
 _RUN_NAMES = {"run_name": "{run.name}", "created": "{run.created}", "scheduled": "{run.scheduled}"}
-_DATASETS = "{root}/datasets"
 # In an order that respects dependencies; conditions only become more.
 STEPS = (
     _step("decide", {"settings": "{deciding}"}, cached=False),
-    _step(
-        "preprocess",
-        {"dataset": _DATASETS, "previous_datasets": _DATASETS, "downloads": "{root}/downloads"},
-        _ANYTHING_NEW,
-    ),
+    _step("preprocess", {"dataset": "{root}/datasets"}, _ANYTHING_NEW),
     _step("embed", {"embedding": "{root}/embeddings"}, _ANYTHING_NEW),
     _step("train", {"checkpoints": "{root}/checkpoints"}, _ANYTHING_NEW),
     _step("evaluate", {"evaluation": "{root}/evaluations", "samples": "", "against": ""}, _ANYTHING_NEW, cached=False),
