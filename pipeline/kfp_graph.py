@@ -30,10 +30,7 @@ _RUN_FACTS = {
 
 
 def compiled_package(image_of: Mapping[str, str], profile: Profile, defaults: Mapping[str, Any] | None = None) -> bytes:
-    """Return the package (YAML), with images by name; `defaults` replace those of parameters.
-
-    The same code, image names, profile and defaults give the same bytes.
-    """
+    """Return the package (YAML): the same bytes for the same code, images by name, profile and new defaults."""
     train_image = container_images.TRAIN_IMAGES[profile.train_image]
     needed = dict.fromkeys((container_images.PREPROCESS, container_images.TRAIN, train_image))
     if missing := [name for name in needed if name not in image_of]:

@@ -59,10 +59,7 @@ def print_plan(planned: list[Planned]) -> None:
 
 
 def print_rows(columns: tuple[str, ...], rows: Iterable[tuple[str | Text, ...]], right: str = "") -> None:
-    """Print rows, whose texts become printable lines, below the names of their columns, one of which stands right.
-
-    A table is in color on a terminal, plain and without trailing spaces in a log.
-    """
+    """Print rows, whose texts become printable lines, below the names of their columns, one of which stands right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         justify: Literal["left", "right"] = "right" if name == right else "left"
@@ -70,7 +67,7 @@ def print_rows(columns: tuple[str, ...], rows: Iterable[tuple[str | Text, ...]],
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
     console = Console(highlight=False)
-    if console.is_terminal:
+    if console.is_terminal:  # in color; a log is plain and without trailing spaces
         console.print(table)
         return
     console.width = _PLAIN_WIDTH

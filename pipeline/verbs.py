@@ -23,10 +23,7 @@ def add(
     reports_problems: bool = False,  # whether `run` reports unknown flags, together with its other problems
     **options: Any,
 ) -> cli.Parser:
-    """Add a verb and return its parser.
-
-    `run` gets the parsed command line, with `verb`, all its `words`, and an error for each unknown flag in `problems`.
-    """
+    """Return the parser of a new verb; `run` gets its result, with the `verb`, all `words`, and `problems` of flags."""
     description = f"{text[0].upper()}{text[1:]}.{more and ' '}{more}"
     parser = verbs.add_parser(name, help=text, description=description, **options)
     parser.set_defaults(run=run, parser=parser, reports_problems=reports_problems)

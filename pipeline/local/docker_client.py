@@ -19,9 +19,7 @@ from components.core.errors import ConfigError, StageError, TransientError
 _ANSWER_SECONDS = 15.0
 NO_SPACE = "no space left on device"
 _UNTIL_IT_WORKS = ("/bin/sh", "-c", 'until "$@"; do sleep 0.2; done', "sh")
-
 CODE_LABEL = "wgan.code"
-
 _COMPLAINTS: tuple[tuple[str, type[StageError], str], ...] = (
     (
         "permission denied while trying to connect",
@@ -118,10 +116,7 @@ class Docker:
     def begin(
         self, *words: str, stdin: int = subprocess.DEVNULL, stderr: int = subprocess.STDOUT, repeat: bool = False
     ) -> "subprocess.Popen[bytes]":
-        """Start a command, which may repeat until it works; raise `ConfigError` without Docker.
-
-        It gets a new session, because Ctrl-C is for the caller.
-        """
+        """Start a command, which may repeat until it works; raise `ConfigError` without Docker."""
         try:
             return subprocess.Popen(
                 [*(_UNTIL_IT_WORKS if repeat else ()), self.program, *words],
@@ -129,7 +124,7 @@ class Docker:
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C is for the caller
             )
         except (FileNotFoundError, PermissionError):
             raise ConfigError(

@@ -1,7 +1,4 @@
-"""The runs under a root that began on this machine: a folder for each, such as `history/0001`, with the run's number.
-
-It holds parameters, `state.json`, and a log per stage.
-"""
+"""The runs under a root that began on this machine: `history/0001` holds parameters, `state.json`, a log per stage."""
 
 import contextlib
 import dataclasses
@@ -73,10 +70,7 @@ class _State:
 
 
 class History:
-    """The folder of a new run, on this machine.
-
-    Making it claims its number; if several machines use one bucket, an object there does.
-    """
+    """The folder of a new run, on this machine. Making it claims its number; in a bucket, an object there does."""
 
     def __init__(self, root: LocationLike, parameters: dict[str, Any]) -> None:
         self.root = location = Location.of(root)

@@ -29,10 +29,7 @@ class Planned(NamedTuple):
 
 
 def plan(steps: Sequence[Step], parameters: dict[str, Any], root: LocationLike, executor: Executor) -> list[Planned]:
-    """Decide every step as far as is known now, for this executor.
-
-    Raises `StageError`, with the exit code of the stage, if the source cannot be read.
-    """
+    """Decide every step as far as is known now; `StageError`, with decide's exit code, for an unreadable source."""
     # A value with the run's own name is never kept, so any name will do.
     values = Values(parameters, f"{NAME}-next")
     past = history.read(root)

@@ -33,10 +33,8 @@ _STARTUP_NOISE = re.compile(
 
 
 def process_command(words: list[str]) -> list[str]:
-    """Return a container's command for this machine: `python` becomes the running Python.
-
-    Our stages come from this program's folder, never from a folder that happens to be called components.
-    """
+    """Return a container's command for this machine: `python` becomes the running Python."""
+    # With -P our stages come from this program's folder, never from one that happens to be called components.
     return [sys.executable, "-P", *words[1:]] if words[0] == "python" else words
 
 

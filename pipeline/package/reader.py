@@ -44,10 +44,7 @@ class Package:
         return f"{VERSION}-{hashlib.sha256(self.text).hexdigest()[:12]}"
 
     def checked_parameters(self, raw_values: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-        """Return the parameters of a run, typed and checked with the defaults of the others.
-
-        Raises one `ConfigError` with the `problems` found already and every other mistake.
-        """
+        """Return a run's parameters, typed and checked with the others' defaults; raises as `parameters.parse`."""
         root = raw_values.get("root")
         if isinstance(root, str) and not root.startswith("/"):  # stages run on other machines
             otherwise = ", or a folder that every stage sees by an absolute path, such as /data/runs on a volume"

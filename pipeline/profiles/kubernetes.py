@@ -130,10 +130,7 @@ class KubernetesStage(Settings):
         self.retries.apply(task)
 
     def job(self, container: "dsl.ContainerSpec") -> dict[str, Any]:
-        """Return the TFJob (kubeflow.org/v1) whose workers run a container's image and command with these settings.
-
-        `components.train.tf_job` completes it.
-        """
+        """Return a TFJob (kubeflow.org/v1) whose workers run a container with these settings; `tf_job` completes it."""
         mounted: dict[str, dict[str, Any]] = {}  # volumes by folder
         for claim, folder in self.volume_claims.items():
             mounted[folder] = {"persistentVolumeClaim": {"claimName": claim}}

@@ -86,10 +86,7 @@ class VertexStage(Settings):
         self.retries.apply(task)
 
     def launcher(self, name: str, container: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
-        """Return the container that starts another one as a custom job on the machine, and waits for it.
-
-        The last argument of `container` is the executor input.
-        """
+        """Return the container that runs another, whose last argument is the executor input, as a custom job."""
         return {
             "image": LAUNCHER_IMAGE,
             "command": ["python3", "-u", "-m", _LAUNCHER],

@@ -43,10 +43,7 @@ def only(documents: list[_T], label: str) -> _T | None:
 
 
 def nodes(text: bytes, label: str) -> list[yaml.Node]:
-    """Return the root nodes, with lines, of a YAML file, which errors call `label`.
-
-    Raise a `ConfigError` for invalid YAML, repeated names, and files that are nested too deeply.
-    """
+    """Return a file's root nodes, with lines; `ConfigError` for invalid YAML, repeated names, and too deep nesting."""
     roots: list[yaml.Node] = []
     with _refusing(label):
         loader = _Loader(text.decode())

@@ -21,11 +21,8 @@ def export(
     """Write SavedModel, samples and model card of a version in `source` to a new folder.
 
     The card is that of the registry below the Hub's metadata. `license_id` and `hub_datasets` are the user's: the Hub's
-    identifier of a license, and names of datasets there.
-
-    Raises:
-        ConfigError: The folder exists.
-        KeyError: The evaluation lacks a score.
+    identifier of a license, and names of datasets there. Raises `ConfigError` if the folder exists, and `KeyError` if
+    the evaluation lacks a score.
     """
     if folder.exists():
         raise ConfigError(f"FOLDER is {folder}, which exists: name a new one")

@@ -40,10 +40,7 @@ def verify(location: str, number: int | None) -> None:
 
 
 def promote(location: str, number: int) -> None:
-    """Make a version champion that was published before, without comparing it with the present one.
-
-    So does a user who has lost `champion.json`, and writes it again.
-    """
+    """Make a published version champion without a comparison, also to write a lost `champion.json` again."""
     pointer = registry.read_pointer(location, rebuild=True)
     version = registry.read_version(location, number, pointer.champion)
     if (verdict := version.evaluation.verdict) != evaluations.PROMOTE:
