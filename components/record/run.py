@@ -140,8 +140,7 @@ def _parameters(parameters: dict[str, str]) -> list[str]:
     """Return the parameters of each stage as a list: first, in bold, those that are not the stage's defaults."""
     lines = []
     for stage in ("decide", *stages.MAKERS):
-        changed: list[str] = []
-        defaults: list[str] = []
+        changed, defaults = list[str](), list[str]()
         for field in settings.fields_of(stages.config_of(stage)):
             if text := parameters.get(field.name):
                 shown, is_default = escaped(f"{field.name}={text}"), False

@@ -1,6 +1,6 @@
 """The report command: evaluations, found by the numbers of runs or by folders, side by side on one HTML page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,6 @@ class Evaluation:
     def scores(self, images: str) -> metric_labels.Column:
         """Return the scores of images, those of the `model` or `real` ones."""
         return metric_labels.read(self.metrics[images], [space["name"] for space in self.metrics["spaces"]])
-
-
-Runs = Mapping[str, Evaluation]  # by their names on the page
 
 
 def run(config: ReportConfig) -> StageResult:
@@ -94,7 +91,7 @@ def _find(location: Location) -> Location:
     )
 
 
-def _contents(runs: Runs) -> dict[str, Any]:
+def _contents(runs: dict[str, Evaluation]) -> dict[str, Any]:
     """Return the template's values for runs, by their names on the page."""
     settings_of_stages = {
         "training": [run.training["settings"] for run in runs.values()],
@@ -125,7 +122,7 @@ def _contents(runs: Runs) -> dict[str, Any]:
     }
 
 
-def _differences(runs: Runs) -> list[str]:
+def _differences(runs: dict[str, Evaluation]) -> list[str]:
     """Return the differences in scoring that make distances incomparable; nothing if scored alike."""
     aspects: dict[str, list[Any]] = {
         "on different data": [run.manifest.dataset_digest[:_DIGEST_LENGTH] for run in runs.values()],

@@ -190,15 +190,14 @@ def _find_or_make(kind: str, name: str, listed: Callable[..., Any], create: Call
         items = getattr(listed(filter=query), f"{kind}s") or []
         return next((getattr(item, f"{kind}_id") for item in items if item.display_name == name), None)
 
-    object_id = find()
-    if object_id is None:
-        try:
-            object_id = str(getattr(create(), f"{kind}_id"))
-        except kfp_server_api.ApiException as error:
-            object_id = find() if error.status == _CONFLICT else None
-            if object_id is None:
-                raise
-    return object_id
+    if object_id := find():
+        return object_id
+    try:
+        return str(getattr(create(), f"{kind}_id"))
+    except kfp_server_api.ApiException as error:
+        if error.status == _CONFLICT and (object_id := find()):
+            return object_id
+        raise
 
 
 def _state(run: Any) -> str:

@@ -15,7 +15,9 @@ from pipeline.cluster import redaction, refusals
 _VARIABLES = {"project": ("GOOGLE_CLOUD_PROJECT",), "location": ("GOOGLE_CLOUD_REGION", "CLOUD_ML_REGION")}  # Google's
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TOKEN_SECONDS = 20
+_PROJECT = r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]+"
 _LOCATION = r"[a-z]+-[a-z]+[0-9]+"
+_ADDRESS = r"[A-Za-z0-9.-]+(:[0-9]+)?|http://(localhost|127\.0\.0\.1|\[::1\]):[0-9]+"
 _API_ENDPOINT = "another address of the API, such as one of Private Service Connect (default: that of the region)"
 # Flag name: the `metavar` and `help` of argparse.
 FLAGS = {
@@ -25,15 +27,9 @@ FLAGS = {
 }
 # The pattern of each setting, and its description.
 _FORMS = {
-    "project": (
-        r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]|[0-9]+",
-        "the id of a Google Cloud project, such as my-project-123",
-    ),
+    "project": (_PROJECT, "the id of a Google Cloud project, such as my-project-123"),
     "location": (_LOCATION, "a region, such as us-central1"),
-    "api_endpoint": (
-        r"[A-Za-z0-9.-]+(:[0-9]+)?|http://(localhost|127\.0\.0\.1|\[::1\]):[0-9]+",
-        "HOST or HOST:PORT, or http:// on this machine alone",
-    ),
+    "api_endpoint": (_ADDRESS, "HOST or HOST:PORT, or http:// on this machine alone"),
 }
 _PLAIN = "http://"
 # Vertex reads the whole graph when a run starts, so that may take long; the rest is quick.
