@@ -67,9 +67,8 @@ class Docker:
     def ask(self, *words: str, seconds: float | None = _ANSWER_SECONDS, text: str = "") -> str:
         """Return the output of a command; `seconds` is its time limit, `text` its standard input.
 
-        Raises:
-            ConfigError: There is no Docker, it refuses this user, or the command cannot work.
-            TransientError: No engine answers, or not in time, or there is no space left.
+        Raises `ConfigError` if there is no Docker, it refuses this user or the command cannot work; `TransientError` if
+        no engine answers in time, or there is no space left.
         """
         return self.answer(self.begin(*words, stdin=subprocess.PIPE, stderr=subprocess.PIPE), seconds, text)
 
