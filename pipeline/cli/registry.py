@@ -146,12 +146,11 @@ def _list(location: str) -> None:
 def _why(location: str, number: int) -> None:
     with _version_details(location, number) as (version, origin, champion, folder):
         metrics = atomic_files.read_json(folder / evaluations.METRICS, "evaluation")
-        is_champion = champion.version == version.number
         comparison = "there was no champion to compare with"
         if rival := version.evaluation.champion_version:
             comparison = f"compared with version {rival}, the champion at that time"
         facts = {
-            "version": f"{version.number}, the champion" if is_champion else f"{version.number}, not the champion",
+            "version": f"{number}, {'the champion' if champion.version == number else 'not the champion'}",
             "model": version.model.digest,
             "checkpoint": f"of {version.model.step:,} generator updates, of {origin.checkpoint['settings']['steps']:,}",
             "data": _data(origin.dataset),

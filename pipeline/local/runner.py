@@ -128,14 +128,11 @@ class Run:
         if not step.row.status:
             return inputs
         others = {step.stage: self.tasks[step.stage] for step in self._steps if not step.always}
-        states = [task.state for task in others.values()]
-        message = "; ".join(
-            f"{stage}: exit code {task.exit_code}" for stage, task in others.items() if task.state == FAILED
-        )
-        stopped = NOT_RUN in states or INTERRUPTED in states
+        failed = [f"{stage}: exit code {task.exit_code}" for stage, task in others.items() if task.state == FAILED]
+        stopped = any(task.state in (NOT_RUN, INTERRUPTED) for task in others.values())
         inputs[step.row.status] = {
-            "state": "FAILED" if message else "CANCELLED" if stopped else "SUCCEEDED",
-            "error": {"message": message} if message else {},
+            "state": "FAILED" if failed else "CANCELLED" if stopped else "SUCCEEDED",
+            "error": {"message": "; ".join(failed)} if failed else {},
         }
         return inputs
 

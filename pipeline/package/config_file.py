@@ -65,7 +65,6 @@ def _place(stage: str, name: str) -> str:
 
 def written(values: Mapping[str, Any]) -> str:
     """Return parameters as a file that `read` accepts."""
-    by_stage = {
-        stage: {name: values[name] for name in names} for stage, names in parameters.by_stage(values).items() if names
-    }
-    return yaml.safe_dump(by_stage.pop("", {}) | by_stage, sort_keys=False)
+    stages = parameters.by_stage(values)
+    content = {stage: {name: values[name] for name in names} for stage, names in stages.items() if names}
+    return yaml.safe_dump(content.pop("", {}) | content, sort_keys=False)

@@ -26,9 +26,8 @@ _SHIPPED = "profiles.yaml"
 # canceling such a run never ends.
 _EXIT_HANDLER, _EXIT_HANDLER_REQUESTS = "record", {"cpu_request": "100m", "memory_request": "128Mi"}
 # A profile may change settings of train that decide the result. Those of the hardware follow from its stages.
-_PARAMETERS = {
-    field.name: field for field in settings.fields_of(TrainConfig) if field.setting.in_key and not field.setting.digest
-}
+_FIELDS = settings.fields_of(TrainConfig)
+_PARAMETERS = {field.name: field for field in _FIELDS if field.setting.in_key and not field.setting.digest}
 _Stage = TypeVar("_Stage", KubernetesStage, VertexStage)
 STAGES: dict[str, type[KubernetesStage] | type[VertexStage]] = {KFP: KubernetesStage, VERTEX: VertexStage}
 _Name = Annotated[StrictStr, matching(r"[a-z0-9][a-z0-9.-]{0,62}", "small letters, digits, dots and dashes")]

@@ -86,8 +86,7 @@ class VertexBackend(VertexRuns):
                 mask = {"paths": ["start_time"]}
                 self._api.update_schedule(schedule=schedule, update_mask=mask, timeout=REQUEST_SECONDS)
             if schedule.state.name != "ACTIVE":
-                catch_up = schedule.allow_queueing
-                self._api.resume_schedule(name=schedule.name, catch_up=catch_up, timeout=REQUEST_SECONDS)
+                self._api.resume_schedule(name=schedule.name, catch_up=schedule.allow_queueing, timeout=REQUEST_SECONDS)
 
     def delete(self, schedule_id: str) -> None:
         """Delete a schedule; its runs stay, and active ones continue."""
