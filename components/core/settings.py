@@ -6,6 +6,7 @@ is reported before anything heavy is imported.
 
 import dataclasses
 import difflib
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any, dataclass_transform, get_args, get_type_hints
@@ -28,6 +29,9 @@ class Setting:
     digest: bool = False  # whether it is the digest of an input: part of the key, but no setting
     location: bool = False  # whether it may name a local folder to read, which containers must mount
     positional: bool = False  # given without a flag; required if it is no tuple
+
+
+Unkeyed = functools.partial(Setting, in_key=False)  # changes no result
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from components.core.settings import Config, Setting
+from components.core.settings import Config, Setting, Unkeyed
 from components.core.stage.inputs import CustomEmbedding, LabelFile, Results, Source, SourceIndex
 
 
@@ -10,7 +10,7 @@ class DecideConfig(Config):
     """Fingerprint the source, decide whether a run can make anything new, and choose the initial weights."""
 
     source: Source
-    registry: Annotated[str, Setting("Folder of the registry, local or gs://BUCKET/FOLDER.", in_key=False)]
+    registry: Annotated[str, Unkeyed("Folder of the registry, local or gs://BUCKET/FOLDER.")]
     label_file: LabelFile = ""
     custom_embedding: CustomEmbedding = ""
     source_index: SourceIndex = ""
@@ -18,9 +18,7 @@ class DecideConfig(Config):
     settings: Annotated[str, Setting("Pipeline parameters that decide the result, one `name=value` per line.")] = ""
     refresh: Annotated[
         str,
-        Setting(
-            "`yes`: run even if source, settings and code are the champion's.", choices=("no", "yes"), in_key=False
-        ),
+        Unkeyed("`yes`: run even if source, settings and code are the champion's.", choices=("no", "yes")),
     ] = "no"
     start_from: Annotated[
         str,

@@ -5,12 +5,11 @@ import re
 from collections.abc import Iterator
 from typing import Annotated
 
-from components.core.settings import Config, Setting, share_problem
+from components.core.settings import Config, Setting, Unkeyed, share_problem
 from components.core.stage.hardware import Accelerator, Replicas, Tpu
 from components.core.stage.inputs import CustomEmbedding
 
 RANGES = {"-1..1": (127.5, 1.0), "0..1": (255.0, 0.0), "0..255": (1.0, 0.0)}  # divisor of pixels, then subtrahend
-_folder = functools.partial(Setting, in_key=False)
 _digest = functools.partial(Setting, digest=True)
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 # Reserved: the other spaces, the artifact's name for classes, and prefixes of image scores.
@@ -20,8 +19,8 @@ _TAKEN = ("classifier", "untrained", "faults", "logits", "faultiness", "class", 
 class EmbedConfig(Config):
     """Make and certify the feature spaces in which samples are compared with real images."""
 
-    dataset: Annotated[str, _folder("Folder of the dataset.")]
-    embedding: Annotated[str, _folder("Folder for embeddings; a digest of settings, inputs and code names this one's.")]
+    dataset: Annotated[str, Unkeyed("Folder of the dataset.")]
+    embedding: Annotated[str, Unkeyed("Folder for embeddings; a digest of settings, inputs and code names this one's.")]
     dataset_digest: Annotated[str, _digest("Expected digest of the dataset; any when empty.")] = ""
     classifier_epochs: Annotated[int, Setting("Epochs of the classifier's training.", at_least=1, at_most=1000)] = 5
     classifier_batch_size: Annotated[int, Setting("Images per update, over all replicas.", at_least=1)] = 128

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from components.core.settings import Config, Setting
+from components.core.settings import Config, Setting, Unkeyed
 
 JUDGE = "judge"
-_folder = functools.partial(Setting, in_key=False)
 _digest = functools.partial(Setting, digest=True)
 _share = functools.partial(Setting, above=0.0, at_most=1.0)
 _fraction = functools.partial(Setting, at_least=0.0, at_most=1.0)
@@ -17,21 +16,21 @@ _fraction = functools.partial(Setting, at_least=0.0, at_most=1.0)
 class EvaluateConfig(Config):
     """Score samples of a checkpoint or of another model, and of the champion, against test images; give a verdict."""
 
-    checkpoint: Annotated[str, _folder("Folder of the checkpoint to judge; none when empty.")] = ""
+    checkpoint: Annotated[str, Unkeyed("Folder of the checkpoint to judge; none when empty.")] = ""
     samples: Annotated[
         str,
-        _folder(
+        Unkeyed(
             "Images that another model drew, to judge in place of a checkpoint: FILE.npz with uint8 `images` and "
             "perhaps `labels`, or a folder of image files, with a folder for each class or without."
         ),
     ] = ""
-    against: Annotated[str, _folder("Such images, which `samples` must be better than; none when empty.")] = ""
-    dataset: Annotated[str, _folder("Folder of the dataset.")]
-    embedding: Annotated[str, _folder("Folder of the embedding.")]
+    against: Annotated[str, Unkeyed("Such images, which `samples` must be better than; none when empty.")] = ""
+    dataset: Annotated[str, Unkeyed("Folder of the dataset.")]
+    embedding: Annotated[str, Unkeyed("Folder of the embedding.")]
     evaluation: Annotated[
-        str, _folder("Folder for evaluations; a digest of settings, inputs and code names this one's.")
+        str, Unkeyed("Folder for evaluations; a digest of settings, inputs and code names this one's.")
     ]
-    registry: Annotated[str, _folder("Folder of the registry with the champion to compare with; none when empty.")] = ""
+    registry: Annotated[str, Unkeyed("Folder of the registry with the champion to compare with; none when empty.")] = ""
     checkpoint_digest: Annotated[str, _digest("Expected digest of the checkpoint; any when empty.")] = ""
     dataset_digest: Annotated[str, _digest("Expected digest of the dataset; any when empty.")] = ""
     embedding_digest: Annotated[str, _digest("Expected digest of the embedding; any when empty.")] = ""

@@ -2,14 +2,12 @@
 
 from typing import Annotated
 
-from components.core.settings import Config, Setting
+from components.core.settings import Config, Setting, Unkeyed
 
 
 class ExportConfig(Config):
     """Export a checkpoint's averaged generator as a SavedModel, and check that it draws the same images."""
 
-    checkpoint: Annotated[str, Setting("Folder of the checkpoint.", in_key=False)]
-    model: Annotated[
-        str, Setting("Folder for models; a digest of settings, inputs and code names this one's.", in_key=False)
-    ]
+    checkpoint: Annotated[str, Unkeyed("Folder of the checkpoint.")]
+    model: Annotated[str, Unkeyed("Folder for models; a digest of settings, inputs and code names this one's.")]
     checkpoint_digest: Annotated[str, Setting("Expected digest of the checkpoint; any when empty.", digest=True)] = ""

@@ -5,10 +5,9 @@ import re
 from collections.abc import Iterator
 from typing import Annotated
 
-from components.core.settings import Config, Setting
+from components.core.settings import Config, Setting, Unkeyed
 from components.core.stage.inputs import LabelFile, Results, Source, SourceIndex
 
-_folder = functools.partial(Setting, in_key=False)
 _side = functools.partial(Setting, at_least=0, at_most=1024)
 _level = functools.partial(Setting, at_least=0, at_most=65535)
 _share = functools.partial(Setting, at_least=0.0, below=1.0)
@@ -19,7 +18,7 @@ class PreprocessConfig(Config):
     """Turn images into TFRecord shards per split and a description, by an Apache Beam pipeline."""
 
     source: Source
-    dataset: Annotated[str, _folder("Folder for datasets; a digest of source, settings and code names this one's.")]
+    dataset: Annotated[str, Unkeyed("Folder for datasets; a digest of source, settings and code names this one's.")]
     source_fingerprint: Annotated[
         str, Setting("Fingerprint of the source from the decide stage; computed when empty.", digest=True)
     ] = ""
@@ -38,9 +37,9 @@ class PreprocessConfig(Config):
     source_index: SourceIndex = ""
     results: Results = ""
     previous_datasets: Annotated[
-        str, _folder("Folder of earlier datasets whose decoded images are reused; none when empty.")
+        str, Unkeyed("Folder of earlier datasets whose decoded images are reused; none when empty.")
     ] = ""
-    downloads: Annotated[str, _folder("Folder for the downloaded files of `fashion-mnist`.")] = "downloads"
+    downloads: Annotated[str, Unkeyed("Folder for the downloaded files of `fashion-mnist`.")] = "downloads"
     height: Annotated[int, _side("Image height in pixels; 0: that of the source, or 64 for image files.")] = 0
     width: Annotated[int, _side("Image width in pixels; 0: that of the source, or 64 for image files.")] = 0
     color: Annotated[
@@ -77,7 +76,7 @@ class PreprocessConfig(Config):
     ] = 0.01
     images_per_shard: Annotated[int, Setting("Approximate number of images per shard.", at_least=1)] = 16384
     seed: Annotated[int, Setting("Seed of the order of images in the shards.", at_least=0)] = 0
-    beam_options: Annotated[str, Setting("Beam's pipeline options, such as `--runner=FlinkRunner`.", in_key=False)] = ""
+    beam_options: Annotated[str, Unkeyed("Beam's pipeline options, such as `--runner=FlinkRunner`.")] = ""
 
     def joint_problems(self) -> Iterator[str]:
         held_out = self.validation_fraction + (self.test_fraction or TEST_SHARE)

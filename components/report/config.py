@@ -2,21 +2,20 @@
 
 from typing import Annotated
 
-from components.core.settings import Config, Setting
+from components.core.settings import Config, Unkeyed
 
 
 class ReportConfig(Config):
     """Compare runs in one HTML page: verdicts, differing settings, scores, samples, curves."""
 
-    action: Annotated[str, Setting("Action.", choices=("compare",), in_key=False, positional=True)]
+    action: Annotated[str, Unkeyed("Action.", choices=("compare",), positional=True)]
     runs: Annotated[
         tuple[str, ...],
-        Setting(
+        Unkeyed(
             "Numbers of runs, or folders of an evaluation, of a version in a registry, or a root of runs, which stands "
             "for its newest evaluation; local or gs://BUCKET/FOLDER. A root alone, or nothing: its newest two.",
-            in_key=False,
             positional=True,
         ),
     ] = ()
-    root: Annotated[str, Setting("Root of the runs that numbers name.", in_key=False)] = "runs"
-    output: Annotated[str, Setting("HTML file to write.", in_key=False)] = "compare.html"
+    root: Annotated[str, Unkeyed("Root of the runs that numbers name.")] = "runs"
+    output: Annotated[str, Unkeyed("HTML file to write.")] = "compare.html"

@@ -2,16 +2,14 @@
 
 from typing import Annotated
 
-from components.core.settings import Config, Setting
+from components.core.settings import Config, Setting, Unkeyed
 
 
 class SampleConfig(Config):
     """Draw images from the champion into one grid."""
 
-    registry: Annotated[str, Setting("Folder of the registry, local or gs://BUCKET/FOLDER.", in_key=False)] = (
-        "runs/registry"
-    )
-    out: Annotated[str, Setting("PNG file to write.", in_key=False)] = "samples.png"
+    registry: Annotated[str, Unkeyed("Folder of the registry, local or gs://BUCKET/FOLDER.")] = "runs/registry"
+    out: Annotated[str, Unkeyed("PNG file to write.")] = "samples.png"
     count: Annotated[
         int, Setting("Number of images; with several classes, whole rows.", at_least=1, at_most=10_000)
     ] = 64

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from components.core.artifacts import checkpoint_manifest, datasets
-from components.core.settings import Config, Setting, share_problem, values_in_key
+from components.core.settings import Config, Setting, Unkeyed, share_problem, values_in_key
 from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
 
 Conditioning = tuple[str, list[str]]  # `class`, `cluster` or `none`, and the names of the classes or clusters
@@ -22,21 +22,19 @@ ON_RECORD = ("log_every", "sample_every", "checkpoint_every", "keep_checkpoints"
 class TrainConfig(Config):
     """Train a WGAN-GP on a dataset, on any number of replicas; resume an interrupted training."""
 
-    dataset: Annotated[str, Setting("Folder of the dataset.", in_key=False)]
+    dataset: Annotated[str, Unkeyed("Folder of the dataset.")]
     checkpoints: Annotated[
         str,
-        Setting(
+        Unkeyed(
             "Folder for trainings; a digest of settings, inputs and code names this one's, with its samples and logs.",
-            in_key=False,
         ),
     ]
     dataset_digest: Annotated[str, Setting("Expected digest of the dataset; any when empty.", digest=True)] = ""
     initial_checkpoint: Annotated[
         str,
-        Setting(
+        Unkeyed(
             "Checkpoint (a `step-...` folder) of another training whose networks a new training starts from; random "
             "weights when empty.",
-            in_key=False,
             location=True,
         ),
     ] = ""
@@ -131,30 +129,25 @@ class TrainConfig(Config):
     replicas: Replicas = 0
     when_unhealthy: Annotated[
         str,
-        Setting(
+        Unkeyed(
             "Reaction to a training that will not recover: end it, or only warn.",
             choices=("stop", "warn"),
-            in_key=False,
         ),
     ] = "stop"
+    # Decides whether there is a result, not which.
     rollbacks: Annotated[
         int,
-        Setting(
+        Unkeyed(
             "Largest number of rollbacks after a NaN or infinity; each continues with another noise seed and image "
             "order.",
             at_least=0,
             at_most=100,
-            in_key=False,  # it decides whether there is a result, not which
         ),
     ] = 3
-    log_every: Annotated[int, Setting("Steps between log lines.", at_least=1, in_key=False)] = 50
-    sample_every: Annotated[
-        int, Setting("Steps between sample grids; 0: a twentieth of the training.", at_least=0, in_key=False)
-    ] = 0
-    checkpoint_every: Annotated[int, Setting("Steps between checkpoints.", at_least=1, in_key=False)] = 1000
-    keep_checkpoints: Annotated[
-        int, Setting("Number of newest checkpoints to keep; 0: all.", at_least=0, in_key=False)
-    ] = 3
+    log_every: Annotated[int, Unkeyed("Steps between log lines.", at_least=1)] = 50
+    sample_every: Annotated[int, Unkeyed("Steps between sample grids; 0: a twentieth of the training.", at_least=0)] = 0
+    checkpoint_every: Annotated[int, Unkeyed("Steps between checkpoints.", at_least=1)] = 1000
+    keep_checkpoints: Annotated[int, Unkeyed("Number of newest checkpoints to keep; 0: all.", at_least=0)] = 3
 
     def joint_problems(self) -> Iterator[str]:
         yield share_problem("batch_size", self.batch_size, self.replicas, self.accelerator)

@@ -3,28 +3,24 @@
 from pathlib import Path
 from typing import Annotated
 
-from components.core.settings import Setting
+from components.core.settings import Unkeyed
 
 Accelerator = Annotated[
     str,
-    Setting(
+    Unkeyed(
         "Hardware to train on. `multi-worker`: several processes with TF_CONFIG and shared storage. `auto`: "
         "multi-worker if TF_CONFIG names several workers, else the first of TPU, GPU and CPU.",
         choices=("auto", "tpu", "gpu", "cpu", "multi-worker"),
-        in_key=False,
     ),
 ]
-Tpu = Annotated[
-    str, Setting("TPU to use: `local`, a name, or grpc://HOST:PORT; when empty, TPU_NAME or `local`.", in_key=False)
-]
+Tpu = Annotated[str, Unkeyed("TPU to use: `local`, a name, or grpc://HOST:PORT; when empty, TPU_NAME or `local`.")]
 Replicas = Annotated[
     int,
-    Setting(
+    Unkeyed(
         "Number of replicas; 0: all devices. More than one on `cpu` are virtual devices. Shards of a batch may "
         "differ by one image, except on a TPU.",
         at_least=0,
         at_most=64,
-        in_key=False,
     ),
 ]
 

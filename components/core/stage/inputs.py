@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from components.core.errors import DataError
-from components.core.settings import Setting
+from components.core.settings import Setting, Unkeyed
 from components.core.storage import atomic_files, digests
 from components.core.storage.location import Location
 
@@ -11,10 +11,9 @@ GRAPH = "saved_model.pb"
 
 Source = Annotated[
     str,
-    Setting(
+    Unkeyed(
         "Images to train on: `digits`, `fashion-mnist`, or a folder, file or glob, local or in gs://BUCKET, of PNG, "
         "JPEG and WebP images, zip and tar archives of them, or IDX, NPZ, TFRecord or Parquet files.",
-        in_key=False,
         location=True,
     ),
 ]
@@ -26,20 +25,18 @@ LabelFile = Annotated[
     ),
 ]
 Results = Annotated[
-    str, Setting("Folder of all results, which is left out of a source that holds it; none when empty.", in_key=False)
+    str, Unkeyed("Folder of all results, which is left out of a source that holds it; none when empty.")
 ]
 SourceIndex = Annotated[
     str,
-    Setting(
+    Unkeyed(
         "Folder that remembers checksums of source files, so that unchanged ones are not read again; none when empty.",
-        in_key=False,
     ),
 ]
 CustomEmbedding = Annotated[
     str,
-    Setting(
+    Unkeyed(
         "Folder of a SavedModel whose features replace those of the classifier; none when empty.",
-        in_key=False,
         location=True,
     ),
 ]
