@@ -82,8 +82,7 @@ def _start(api: "_Kubernetes", job: dict[str, Any]) -> None:
     """Create the job; replace one of its name that has ended, and keep one that trains."""
     name, is_waiting = job["metadata"]["name"], False
     while True:
-        existing = api.job(name)
-        if existing is None:
+        if (existing := api.job(name)) is None:
             if api.request("POST", _JOBS, expected=409, json=job).ok:  # else there is one of its name
                 workers = job["spec"]["tfReplicaSpecs"][WORKER]["replicas"]
                 log.info("train: job %s trains with %d workers", name, workers)

@@ -74,8 +74,7 @@ def _runs(parsed: argparse.Namespace) -> None:
 
 def _collect(root: Location, keep: int, yes: bool) -> None:
     """List the results that are not needed, and remove them if the user said yes."""
-    folders = garbage.unneeded(root, keep)
-    if not folders:
+    if not (folders := garbage.unneeded(root, keep)):
         print("nothing to remove")
         return
     rows = [(folder.name, f"{folder.bytes / 1e6:,.1f} MB", folder.run) for folder in folders]

@@ -76,8 +76,7 @@ def _explained(doing: str, perhaps_done: str, parse: Callable[[Any], _Answer | N
     try:
         yield
     except Exception as error:
-        answer = parse(error)
-        if answer is None:
+        if (answer := parse(error)) is None:
             raise
         kind = TransientError if answer.code in _TRANSIENT_CODES else ConfigError
         remedy = perhaps_done if perhaps_done and kind is TransientError else answer.remedy

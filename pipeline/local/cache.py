@@ -44,8 +44,7 @@ def look_up(runs: Sequence[PastRun], step: Step, inputs: dict[str, Any], executo
         return {**parts, "inputs": {name: value for name, value in parts["inputs"].items() if name not in unknown}}
 
     earlier = results(runs, step.stage)
-    alike = [task for task in earlier if certain(task.parts) == certain(parts)]
-    if not alike:
+    if not (alike := [task for task in earlier if certain(task.parts) == certain(parts)]):
         changed = cache_key.differences(certain(earlier[-1].parts), certain(parts)) if earlier else []
         return result, "; ".join(changed) or "it has not been run yet"
     if unknown:

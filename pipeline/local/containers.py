@@ -69,8 +69,7 @@ class Containers:
         problems: list[str] = []
         for name in dict.fromkeys(step.image for step in steps):
             reference = container_images.image(name)
-            image = self._docker.image(reference)
-            if image is None:
+            if (image := self._docker.image(reference)) is None:
                 problems.append(f"image {reference} is not here: `make images` builds it")
                 continue
             self._images[name] = image

@@ -44,8 +44,7 @@ def of(
         return (took[-1] if took else None), ""
     if inputs.get("minutes"):
         return _START_SECONDS + 60.0 * float(inputs["minutes"]), ""
-    image = _image(inputs["dataset"], parameters)
-    if image is None:
+    if (image := _image(inputs["dataset"], parameters)) is None:
         return None, ""
     trainings, steps = history.results(runs, "train"), int(inputs["steps"])
     learned = _read_number(_speeds(inputs["accelerator"]), "slowness")

@@ -90,8 +90,7 @@ def read(path: Path, target: str = "") -> Package:
                 folders += [mount["mountPath"] for mount in settings.get(f"{_EXECUTOR}{stage}", {}).get("pvcMount", [])]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ConfigError(f"package {path} is not a compiled pipeline package: {error!r}") from None
-    origin = Origin.of(description)
-    if origin is None:
+    if (origin := Origin.of(description)) is None:
         raise ConfigError(f"package {path} does not name its target: compile it with `wgan compile`")
     if target and origin.target != target:
         remedy = f"compile it with `wgan compile --target {target}`"

@@ -173,8 +173,7 @@ def _reduced(image: Image.Image, shape: ImageShape) -> Box | None:
     side = min(JPEG_OVERSAMPLING * max(shape.height, shape.width), shortest // least)  # of both: it may be rotated
     if not isinstance(image, JpegImagePlugin.JpegImageFile) or shortest < 2 * side:
         return None
-    drafted = image.draft(None, (side, side))
-    if drafted is None:
+    if (drafted := image.draft(None, (side, side))) is None:
         return None
     orientation = _orientation(image)
     picture, size = drafted[1][2:], image.size

@@ -133,8 +133,7 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
     # Listed first, as `champion.json` is written first.
     noted = _numbers_in(location / _HISTORY)
     try:
-        content = location.content(CHAMPION)
-        if content is not None:
+        if (content := location.content(CHAMPION)) is not None:
             champion = Champion.parse(content, location / CHAMPION)
             if not noted or champion.revision >= noted[-1]:
                 return Pointer(champion, content)
@@ -291,8 +290,7 @@ def _last(location: Location, revisions: list[int]) -> Champion | None:
     for revision in reversed(revisions):
         file = f"{_HISTORY}/{_name_of(revision)}"
         with suppress(DataError):
-            content = location.content(file)
-            if content is not None:
+            if (content := location.content(file)) is not None:
                 return Champion.parse(content, location / file)
     return None
 

@@ -58,8 +58,7 @@ def with_dashes(words: Iterable[str]) -> list[str]:
 
 def set_umask() -> None:
     """Add 027 to this process's umask, or replace it by the user's `WGAN_UMASK`."""
-    text = os.environ.get(UMASK, "")
-    if not text:
+    if not (text := os.environ.get(UMASK, "")):
         os.umask(os.umask(_OTHERS) | _OTHERS)
     elif re.fullmatch("0*[0-7]{1,2}", text):
         os.umask(int(text, 8))

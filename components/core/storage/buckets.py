@@ -189,8 +189,7 @@ def require_writable(uri: str) -> None:
     """Write a small object, so that a missing permission shows before hours of work; warn if it cannot be deleted."""
     probe = f"{uri.rstrip('/')}/_probe/{uuid.uuid4().hex}"
     create(probe, b"")
-    stored = stat(probe)
-    if stored is None:
+    if (stored := stat(probe)) is None:
         return
     try:
         delete(stored)

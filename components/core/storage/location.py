@@ -333,8 +333,7 @@ class Location:
 
     def committed(self) -> tuple["Location", dict[str, Written]] | None:
         """Return the committed folder in the bucket, and its files by name; None without one."""
-        answer = buckets.read(f"{self}/{COMMITTED}")
-        if answer is None:
+        if (answer := buckets.read(f"{self}/{COMMITTED}")) is None:
             return None
         try:
             value: dict[str, Any] = json.loads(answer[0])

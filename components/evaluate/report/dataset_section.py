@@ -98,8 +98,7 @@ def remarks(manifest: Manifest) -> list[dict[str, Any]]:
         add(f"Duplicates within a split: {source['duplicates']:,} images.")
     if source.get("contradictions"):
         add(f"Duplicates with different labels: {source['contradictions']:,} images.", serious=True)
-    leaks = source.get("leaks")
-    if leaks is None:
+    if (leaks := source.get("leaks")) is None:
         add("Leaks between splits were not searched for.")
     elif leaks["exact"] or leaks["near"]:
         images = sum(manifest.splits[split].records for split in leaks["compared"])

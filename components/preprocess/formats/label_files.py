@@ -156,8 +156,7 @@ def sample_labels(
             fields |= dict.fromkeys(value)
             label_of_sample.setdefault(key, labels.label_of(where, value.get(labels.field_of(value, choice.column))))
         else:
-            label = labels.label_of(where, content)
-            if label is not None:
+            if (label := labels.label_of(where, content)) is not None:
                 label_of_sample[key] = int(label) if str(label).isdigit() else label
     if fields and not any(label is not None for label in label_of_sample.values()):
         labels.choose(file.name, [*fields], choice)  # says which may have labels

@@ -119,8 +119,7 @@ def _survey_stacks(location: str, kind: str, files: list[SourceFile], choice: La
             tally.add(f"{stack.name}[{count - 1}]", stack.split, label)
         if count:
             counted.append(dataclasses.replace(stack, kind=kind, count=count))
-    shapes = {stack.name: stack.shape for stack in counted}
-    if not shapes:
+    if not (shapes := {stack.name: stack.shape for stack in counted}):
         raise DataError(f"{location} has no images in its files")
     if len(set(shapes.values())) > 1:
         described = ", ".join(f"{name} {shape}" for name, shape in shapes.items())

@@ -38,8 +38,7 @@ def with_reasons(connection: KubeflowConnection, run_id: str, stages: Iterable[S
 def logs(connection: KubeflowConnection, run_id: str, stage: str, follow: bool) -> Iterator[str]:
     """Yield the lines of a stage's newest pod; with `follow`, until the stage ends."""
     with _pods(connection, run_id, f"read the logs of {stage}") as (api, pods):
-        pods = [pod for pod in pods if _stage_of(pod) == stage]
-        if not pods:
+        if not (pods := [pod for pod in pods if _stage_of(pod) == stage]):
             where = f"{stage} of run {run_id} has no pod in namespace {connection.pod_namespace}"
             raise ConfigError(f"{where}: it has not begun, was not needed, or its pod was removed")
         pod = pods[-1]

@@ -73,8 +73,7 @@ class VertexRuns(Server):
             names += [*container.failed_main_jobs, container.main_job, *custom.failed_jobs, custom.job]
             launched = (task.execution.metadata or {}).get("output:gcp_resources", "")
             names += re.findall(r"[^\"]+/customJobs/[0-9]+", str(launched))
-        jobs = dict.fromkeys(name.rpartition("/")[2] for name in names if name)
-        if not jobs:
+        if not (jobs := dict.fromkeys(name.rpartition("/")[2] for name in names if name)):
             raise ConfigError(f"stage {stage} of run {run_id} has logged nothing: it has not begun to run")
         ids = " OR ".join(f'"{job}"' for job in jobs)
         raise ConfigError(
