@@ -20,7 +20,7 @@ class EmbedConfig(Config):
     """Make and certify the feature spaces in which samples are compared with real images."""
 
     dataset: Annotated[str, Unkeyed("Folder of the dataset.")]
-    embedding: Annotated[str, Unkeyed("Folder for embeddings; a digest of settings, inputs and code names this one's.")]
+    embedding: Annotated[str, Unkeyed("Folder for embeddings; a digest of settings, inputs and code names each.")]
     dataset_digest: Annotated[str, _digest("Expected digest of the dataset; any when empty.")] = ""
     classifier_epochs: Annotated[int, Setting("Epochs of the classifier's training.", at_least=1, at_most=1000)] = 5
     classifier_batch_size: Annotated[int, Setting("Images per update, over all replicas.", at_least=1)] = 128
@@ -30,9 +30,7 @@ class EmbedConfig(Config):
     ] = 2e-3
     custom_embedding: CustomEmbedding = ""
     custom_embedding_digest: Annotated[str, _digest("Expected digest of custom_embedding; any when empty.")] = ""
-    custom_embedding_name: Annotated[
-        str, Setting("Name of the custom embedding, the prefix of its scores; required with it.")
-    ] = ""
+    custom_embedding_name: Annotated[str, Setting("Its name, the prefix of its scores; required with it.")] = ""
     custom_embedding_size: Annotated[
         int,
         Setting(
@@ -46,9 +44,7 @@ class EmbedConfig(Config):
         str,
         Setting("Pixel range that custom_embedding expects; write -1..1 after an equals sign.", choices=tuple(RANGES)),
     ] = "-1..1"
-    custom_embedding_output: Annotated[
-        str, Setting("Output of custom_embedding with the features; required if it has several.")
-    ] = ""
+    custom_embedding_output: Annotated[str, Setting("Its output with the features; required if it has several.")] = ""
     seed: Annotated[int, Setting("Seed of initial weights and order of images.", at_least=0, below=2**31)] = 0
     accelerator: Accelerator = "auto"
     tpu: Tpu = ""

@@ -27,9 +27,7 @@ class EvaluateConfig(Config):
     against: Annotated[str, Unkeyed("Such images, which `samples` must be better than; none when empty.")] = ""
     dataset: Annotated[str, Unkeyed("Folder of the dataset.")]
     embedding: Annotated[str, Unkeyed("Folder of the embedding.")]
-    evaluation: Annotated[
-        str, Unkeyed("Folder for evaluations; a digest of settings, inputs and code names this one's.")
-    ]
+    evaluation: Annotated[str, Unkeyed("Folder for evaluations; a digest of settings, inputs and code names each.")]
     registry: Annotated[str, Unkeyed("Folder of the registry with the champion to compare with; none when empty.")] = ""
     checkpoint_digest: Annotated[str, _digest("Expected digest of the checkpoint; any when empty.")] = ""
     dataset_digest: Annotated[str, _digest("Expected digest of the dataset; any when empty.")] = ""
@@ -48,12 +46,8 @@ class EvaluateConfig(Config):
     class_distance_limit: Annotated[
         float, _fraction("Largest total variation between the class shares of samples and test images.")
     ] = 0.1
-    class_ratio_limit: Annotated[
-        float, _fraction("Smallest share of any class, divided by its share among test images.")
-    ] = 0.5
-    class_coverage_limit: Annotated[
-        float, _fraction("Smallest coverage of any class, divided by that of all images.")
-    ] = 0.4
+    class_ratio_limit: Annotated[float, _fraction("Smallest share of a class over that among test images.")] = 0.5
+    class_coverage_limit: Annotated[float, _fraction("Smallest coverage of a class over that of all images.")] = 0.4
     class_accuracy_limit: Annotated[
         float, _fraction("Smallest share of samples that show the class asked for, divided by that of real images.")
     ] = 0.8
@@ -66,9 +60,7 @@ class EvaluateConfig(Config):
             at_least=0.0,
         ),
     ] = 0.1
-    faulty_share_limit: Annotated[
-        float, _share("Largest share of samples that seem as faulty as the worst 1% of test images.")
-    ] = 0.035
+    faulty_share_limit: Annotated[float, _share("Largest share as faulty as the worst 1% of test images.")] = 0.035
     outlier_share_limit: Annotated[
         float, _share("Largest share of samples as far from training images as the furthest 0.05% of test images.")
     ] = 0.012

@@ -9,5 +9,5 @@ class ExportConfig(Config):
     """Export a checkpoint's averaged generator as a SavedModel, and check that it draws the same images."""
 
     checkpoint: Annotated[str, Unkeyed("Folder of the checkpoint.")]
-    model: Annotated[str, Unkeyed("Folder for models; a digest of settings, inputs and code names this one's.")]
+    model: Annotated[str, Unkeyed("Folder for models; a digest of settings, inputs and code names each.")]
     checkpoint_digest: Annotated[str, Setting("Expected digest of the checkpoint; any when empty.", digest=True)] = ""

@@ -18,14 +18,10 @@ class PreprocessConfig(Config):
     """Turn images into TFRecord shards per split and a description, by an Apache Beam pipeline."""
 
     source: Source
-    dataset: Annotated[str, Unkeyed("Folder for datasets; a digest of source, settings and code names this one's.")]
-    source_fingerprint: Annotated[
-        str, Setting("Fingerprint of the source from the decide stage; computed when empty.", digest=True)
-    ] = ""
+    dataset: Annotated[str, Unkeyed("Folder for datasets; a digest of source, settings and code names each.")]
+    source_fingerprint: Annotated[str, Setting("Fingerprint of the source; computed when empty.", digest=True)] = ""
     label_file: LabelFile = ""
-    label_column: Annotated[
-        str, Setting("Column, array or feature that holds the labels; empty: the one that its name shows.")
-    ] = ""
+    label_column: Annotated[str, Setting("Column, array or feature of labels; empty: one that its name shows.")] = ""
     labels_from: Annotated[
         str,
         Setting(
@@ -36,9 +32,7 @@ class PreprocessConfig(Config):
     ] = "auto"
     source_index: SourceIndex = ""
     results: Results = ""
-    previous_datasets: Annotated[
-        str, Unkeyed("Folder of earlier datasets whose decoded images are reused; none when empty.")
-    ] = ""
+    previous_datasets: Annotated[str, Unkeyed("Folder of earlier datasets to take pixels from; none when empty.")] = ""
     downloads: Annotated[str, Unkeyed("Folder for the downloaded files of `fashion-mnist`.")] = "downloads"
     height: Annotated[int, _side("Image height in pixels; 0: that of the source, or 64 for image files.")] = 0
     width: Annotated[int, _side("Image width in pixels; 0: that of the source, or 64 for image files.")] = 0
@@ -52,9 +46,7 @@ class PreprocessConfig(Config):
     background: Annotated[
         str, Setting("Color of transparent pixels: `white`, `black`, `mean` of the opaque pixels, or `#rrggbb`.")
     ] = "white"
-    white_level: Annotated[
-        int, _level("Value of the source that is white, such as 1 for masks or 4095; 0: 255, or 65535 of 16 bits.")
-    ] = 0
+    white_level: Annotated[int, _level("White in the source, such as 1 or 4095; 0: 255, or 65535 of 16 bits.")] = 0
     resize: Annotated[
         str,
         Setting(
@@ -71,9 +63,7 @@ class PreprocessConfig(Config):
             "2,200 that a certified verdict needs."
         ),
     ] = 0.0
-    bad_images_limit: Annotated[
-        float, Setting("Largest share of images that may be quarantined.", at_least=0.0, at_most=1.0)
-    ] = 0.01
+    bad_images_limit: Annotated[float, Setting("Largest share in quarantine.", at_least=0.0, at_most=1.0)] = 0.01
     images_per_shard: Annotated[int, Setting("Approximate number of images per shard.", at_least=1)] = 16384
     seed: Annotated[int, Setting("Seed of the order of images in the shards.", at_least=0)] = 0
     beam_options: Annotated[str, Unkeyed("Beam's pipeline options, such as `--runner=FlinkRunner`.")] = ""

@@ -10,9 +10,7 @@ class SampleConfig(Config):
 
     registry: Annotated[str, Unkeyed("Folder of the registry, local or gs://BUCKET/FOLDER.")] = "runs/registry"
     out: Annotated[str, Unkeyed("PNG file to write.")] = "samples.png"
-    count: Annotated[
-        int, Setting("Number of images; with several classes, whole rows.", at_least=1, at_most=10_000)
-    ] = 64
+    count: Annotated[int, Setting("Number of images; whole rows of several classes.", at_least=1, at_most=10_000)] = 64
     class_name: Annotated[
         str,
         Setting("Class to draw, by name or number, from a conditional champion; when empty, a row for every class."),

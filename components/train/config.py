@@ -24,10 +24,7 @@ class TrainConfig(Config):
 
     dataset: Annotated[str, Unkeyed("Folder of the dataset.")]
     checkpoints: Annotated[
-        str,
-        Unkeyed(
-            "Folder for trainings; a digest of settings, inputs and code names this one's, with its samples and logs.",
-        ),
+        str, Unkeyed("Folder for trainings, with samples and logs; a digest of settings, inputs and code names each.")
     ]
     dataset_digest: Annotated[str, Setting("Expected digest of the dataset; any when empty.", digest=True)] = ""
     initial_checkpoint: Annotated[
@@ -38,9 +35,7 @@ class TrainConfig(Config):
             location=True,
         ),
     ] = ""
-    initial_checkpoint_digest: Annotated[
-        str, Setting("Expected digest of initial_checkpoint; computed when empty.", digest=True)
-    ] = ""
+    initial_checkpoint_digest: Annotated[str, Setting("Its expected digest; computed when empty.", digest=True)] = ""
     steps: Annotated[int, Setting("Number of generator updates.", at_least=1)] = 10_000
     minutes: Annotated[
         float,
@@ -70,19 +65,14 @@ class TrainConfig(Config):
     constraint: Annotated[
         str, Setting("Method that keeps the critic 1-Lipschitz.", choices=("gradient_penalty", "weight_clipping"))
     ] = "gradient_penalty"
-    penalty_weight: Annotated[
-        float, Setting("Weight of the gradient penalty, for pixels in [-1, 1].", at_least=0.0)
-    ] = 10.0
+    penalty_weight: Annotated[float, Setting("Gradient penalty's weight, for pixels in [-1, 1].", at_least=0.0)] = 10.0
     clip_value: Annotated[float, Setting("Largest absolute critic weight under weight_clipping.", above=0.0)] = 0.01
     ema_decay: Annotated[
         float, Setting("Decay per step of the generator's moving average, reached by warm-up.", at_least=0.0, below=1.0)
     ] = 0.999
     latent_size: Annotated[int, Setting("Size of a latent vector.", at_least=1, at_most=4096)] = 32
     base_filters: Annotated[
-        int,
-        Setting(
-            "Filters of layers at half the image's sides; deeper layers have twice as many.", at_least=1, at_most=1024
-        ),
+        int, Setting("Filters at half the image's sides; deeper layers have twice as many.", at_least=1, at_most=1024)
     ] = 32
     generator_normalization: Annotated[
         str, Setting("Batch normalization in the generator, across all replicas.", choices=("batch", "none"))
@@ -120,9 +110,7 @@ class TrainConfig(Config):
             choices=("standard", "exact"),
         ),
     ] = "standard"
-    virtual_shards: Annotated[
-        int, Setting("Number of microbatches per batch under `exact`.", at_least=1, at_most=256)
-    ] = 8
+    virtual_shards: Annotated[int, Setting("Microbatches per batch under `exact`.", at_least=1, at_most=256)] = 8
     seed: Annotated[int, Setting("Seed of initial weights, order of images and noise.", at_least=0, below=2**31)] = 0
     accelerator: Accelerator = "auto"
     tpu: Tpu = ""
