@@ -68,9 +68,7 @@ class AttemptFiles:
         try:
             return parse(self._folder.content(name) or b"")
         except (ValueError, TypeError, LookupError, RecursionError):
-            raise DataError(
-                f"{self}/{name} is damaged: it is not what this stage writes; start the stage again"
-            ) from None
+            raise DataError(f"{self}/{name} is damaged, not what this stage writes; start the stage again") from None
 
     def parts(self, file_parts: Iterable[FilePart]) -> Iterator[bytes]:
         """Yield parts of files: `OSError` if one of a folder is cut short, `DataError` if one of a bucket is damaged.

@@ -48,9 +48,7 @@ def fashion_mnist(downloads: LocationLike, url: str = FASHION_MNIST_URL) -> Path
             alternatives = "`digits`, a folder of IDX files and a folder of images need no network"
             raise TransientError(f"{address} cannot be downloaded: {reason}; {alternatives}") from None
         if _md5(content) != md5:
-            raise DataError(
-                f"{address} has MD5 {_md5(content)}, published is {md5}; the download was discarded, try again"
-            )
+            raise DataError(f"{address} has MD5 {_md5(content)}, published is {md5}; it was discarded, try again")
         (location / name).write_file(bytes(content))
     return location.path
 

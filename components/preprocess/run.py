@@ -88,9 +88,7 @@ def _make(config: PreprocessConfig, contents: source_listing.Contents, location:
     with attempt_files.new_attempt(location, is_in_process) as files:
         if config.previous_datasets and listing is not None and listing.kind == source_listing.IMAGES:
             if files.in_bucket:
-                log.warning(
-                    "all images are decoded again: Beam's workers cannot read the cache of earlier datasets in a bucket"
-                )
+                log.warning("all images are decoded again: Beam's workers cannot read earlier datasets in a bucket")
             else:
                 is_hashed = not buckets.is_uri(config.source)
                 hashes = (bytes.fromhex(file.sha256) for file in listing.files) if is_hashed else None

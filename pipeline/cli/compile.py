@@ -65,9 +65,7 @@ def _compile(parsed: argparse.Namespace) -> None:
     log.info("wrote %s for %s, profile %s", parsed.output, parsed.target, parsed.profile)
     if account := profile.origin.service_account:
         # To servers the account is a field of each run and schedule, not of a package, whose description notes it.
-        log.info(
-            "`wgan submit` and `wgan schedule apply` use its service account %s; give it to other clients", account
-        )
+        log.info("`wgan submit` and `wgan schedule apply` use its service account %s; give it to others, too", account)
 
 
 def _checked_defaults(profile: "Profile", parsed: argparse.Namespace) -> dict[str, Any]:

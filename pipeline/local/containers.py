@@ -74,9 +74,7 @@ class Containers:
                 continue
             self._images[name] = image
             if image.platform != platform:
-                problems.append(
-                    f"image {reference} is for {image.platform}, not {platform}: build it here with `make images`"
-                )
+                problems.append(f"image {reference} is for {image.platform}, not {platform}: build it by `make images`")
             if image.version != container_images.VERSION:
                 problems.append(
                     f"image {reference} is of version {image.version or '(none given)'}, "

@@ -79,9 +79,7 @@ def _runs(root: Location) -> list[_Run]:
     for folder, notes in run_notes.read_all(root / "records"):
         number = run_notes.local_number(folder.name)
         if root.in_bucket and number not in here and not (folder.path / run_notes.RECORD).exists():
-            raise TransientError(
-                f"run {folder.name} has not ended; wait for it, or, if it was killed, remove {folder} and try again"
-            )
+            raise TransientError(f"run {folder.name} has not ended; wait, or if it was killed, remove {folder}")
         outputs = {name: value for note in notes for name, value in note.outputs.items()}
         results = {_name_of(Location.of(uri)) for name, uri in outputs.items() if name.endswith("_uri") and uri}
         if results := {name for name in results if name.partition("/")[0] in (*_KINDS, *_COPIED)}:

@@ -70,9 +70,7 @@ def config(
         values["start_from"] = "champion"
         number = version_of(initial)
         first = f" of version {number} (`wgan registry reproduce {number}` makes it)" if number else ""
-        comments.append(
-            f"Training began with checkpoint {initial}{first}: first make that the champion under the root."
-        )
+        comments.append(f"Training began with checkpoint {initial}{first}: make that the champion of the root first.")
     if origin.embedding.get("custom_embedding_digest"):
         values["custom_embedding"] = _CUSTOM_EMBEDDING
         comments.append(f"Replace {_CUSTOM_EMBEDDING} by the location of the custom embedding.")

@@ -59,9 +59,7 @@ def rollback(location: str) -> None:
     if not champion.version:
         raise nothing_published(location)
     if not champion.previous:
-        raise DataError(
-            f"champion.json of {location} names no champion before version {champion.version}; promote a version"
-        )
+        raise DataError(f"champion.json of {location} names none before version {champion.version}; promote a version")
     number = champion.previous[-1]
     if number not in registry.versions(location, champion):
         raise DataError(f"version {number}, the champion before, is gone from {location}; promote another version")

@@ -57,9 +57,7 @@ def read(evaluation: LocationLike, manifest: evaluations.Manifest) -> Lineage:
     for name, digest in lineage.digests.items():
         judged = getattr(manifest, f"{name}_digest")
         if digest != judged:
-            raise DataError(
-                f"the lineage in {folder} is of {name} {digest}, but {judged} was judged; restore the folder"
-            )
+            raise DataError(f"the lineage in {folder} is of {name} {digest}, but {judged} was judged; restore it")
     return lineage
 
 

@@ -37,9 +37,7 @@ def choose_precision(wanted: str, strategy: tf.distribute.Strategy) -> Precision
     flags = cpu_flags()
     if _FAST_CPU_FLAG in flags:
         return Precision("bfloat16", "this CPU multiplies it with AMX")
-    return Precision(
-        "float32", "without AMX, bfloat16 is not surely faster" if _SLOWER_CPU_FLAG in flags else _UNSUITABLE
-    )
+    return Precision("float32", "without AMX, bfloat16 may be slower" if _SLOWER_CPU_FLAG in flags else _UNSUITABLE)
 
 
 def report(precision: Precision, strategy: tf.distribute.Strategy) -> None:

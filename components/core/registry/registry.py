@@ -145,9 +145,7 @@ def read_pointer(registry: LocationLike, rebuild: bool = False) -> Pointer:
     numbers, last = versions(location), _last(location, noted)
     if not rebuild and (numbers or noted or content is not None):
         number = last.version if last else "N"
-        raise DataError(
-            f"{problem}; restore the file, or choose the version to serve: `wgan registry promote {number}`"
-        )
+        raise DataError(f"{problem}; restore the file, or choose a version to serve: `wgan registry promote {number}`")
     return Pointer(last or dataclasses.replace(NOBODY, rolled_back=tuple(numbers)), content, is_rebuilt=True)
 
 

@@ -192,9 +192,7 @@ def list_source(source: str, root: str = "", label_file: str = "") -> Listing:
         raise DataError(f"source {source} holds only {first_names(names)}{remedy} (read are {read})")
     is_flat = _KINDS[number].name == IDX or (len(pattern) == 1 and pattern != ["**"])  # results are in folders
     if left_out.is_source and not is_flat:
-        raise ConfigError(
-            f"root {root} is the folder of source {source} itself; give another root, such as {root}/runs"
-        )
+        raise ConfigError(f"root {root} is the folder of source {source} itself; give another, such as {root}/runs")
     if label_file and not any(map(is_label_file, catalog.names(_LABELS))) and _KINDS[number].name != ARCHIVES:
         raise DataError(f"label_file {label_file} is not in source {source}; give its path within the source")
     return Listing(catalog, number, left_out.occurs, label_file)

@@ -24,21 +24,12 @@ LabelFile = Annotated[
         "empty: `labels.csv`, `dataset.json` or `metadata.jsonl`, if the source has one."
     ),
 ]
-Results = Annotated[
-    str, Unkeyed("Folder of all results, which is left out of a source that holds it; none when empty.")
-]
+Results = Annotated[str, Unkeyed("Folder of all results, left out of a source that holds it; none when empty.")]
 SourceIndex = Annotated[
-    str,
-    Unkeyed(
-        "Folder that remembers checksums of source files, so that unchanged ones are not read again; none when empty.",
-    ),
+    str, Unkeyed("Folder of checksums of source files, so that unchanged ones are not read again; none when empty.")
 ]
 CustomEmbedding = Annotated[
-    str,
-    Unkeyed(
-        "Folder of a SavedModel whose features replace those of the classifier; none when empty.",
-        location=True,
-    ),
+    str, Unkeyed("Folder of a SavedModel whose features replace the classifier's; none when empty.", location=True)
 ]
 
 
@@ -48,12 +39,8 @@ def digest_of_embedding(location: str, expected: str = "") -> str:
         return ""
     folder = Location.of(location).require(GRAPH, "SavedModel").path
     if not (folder / GRAPH).is_file():
-        raise DataError(
-            f"custom_embedding {location} is no SavedModel: {GRAPH} is missing; give the folder that holds it"
-        )
+        raise DataError(f"custom_embedding {location} is no SavedModel: {GRAPH} is missing; give its folder")
     digest = digests.digest_of(atomic_files.files_in(folder))
     if expected and digest != expected:
-        raise DataError(
-            f"custom_embedding {location} has digest {digest}, expected {expected}; run again if it was changed"
-        )
+        raise DataError(f"custom_embedding {location} has digest {digest}, expected {expected}; run again if changed")
     return digest

@@ -75,9 +75,7 @@ def noted(stage: str, run: Location | None, work: Callable[[], StageResult]) -> 
     except BaseException as caught:
         error, timeout = caught, float(os.environ.get(TIMEOUT, "inf"))
         if isinstance(caught, Terminated) and time.monotonic() - clock >= _TIMEOUT_SHARE * timeout:
-            error = TransientError(
-                f"its timeout of {timeout:.0f} s has passed: raise it in the profile; what was saved is kept"
-            )
+            error = TransientError(f"its timeout of {timeout:.0f} s passed: raise it in the profile; saved files stay")
         code = errors.exit_code_of(error)
         repeats = int(os.environ.get(RETRIES, 0)) if code in _REPEATED else 0
         ended(FAILED, problems=errors.lines_of(error), exit_code=code, repeats=repeats)

@@ -69,9 +69,7 @@ def split(uri: str) -> tuple[str, str]:
     """Return bucket and name of a URI; `ConfigError` if it has no bucket, or empty parts, . or .. in its name."""
     bucket, _, name = uri.removeprefix(SCHEME).rstrip("/").partition("/")
     if not bucket or any(part in ("", ".", "..") for part in name.split("/") if name):
-        raise ConfigError(
-            f"{uri} is no location in a bucket; expected {SCHEME}BUCKET/FOLDER without empty parts, . or .."
-        )
+        raise ConfigError(f"{uri} is no place in a bucket; expected {SCHEME}BUCKET/FOLDER without empty parts, . or ..")
     return bucket, name
 
 

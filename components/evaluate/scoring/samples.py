@@ -80,6 +80,6 @@ def _in_file(title: str, path: Path, manifest: Manifest) -> tuple[np.ndarray, np
         content = [f"{name} {array.dtype} {[*array.shape]}" for name, array in arrays.items() if array is not None]
         expected = f"images uint8 [n, {', '.join(map(str, sides))}] and, if any, labels int64 [n] below {classes}"
         raise DataError(
-            f"{title} has {' and '.join(content) or 'neither'}, but the dataset needs {expected}; convert them"
+            f"{title} has {' and '.join(content) or 'neither'}, but the dataset needs {expected}; convert it"
         )
     return images, labels

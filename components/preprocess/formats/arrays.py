@@ -100,9 +100,7 @@ def _stack(arrays: list[_Array], split: str, label: str | None = None) -> Stack:
     with _opened(image) as opened:
         dimensions, dtype = _read_header(image.name, opened)
     if dtype not in (np.uint8, np.dtype("<u2"), np.dtype(">u2")):
-        raise DataError(
-            f"{image.name} has {dtype}, expected uint8 from 0 to 255, or uint16; scale it before it is saved"
-        )
+        raise DataError(f"{image.name} has {dtype}, expected uint8 from 0 to 255, or uint16; scale it before saving")
     files, members, _ = zip(*arrays, strict=True)
     shape = stacks.shape_of(image.name, dimensions)
     if max(shape.height, shape.width) > _LONGEST * min(shape.height, shape.width) and len(dimensions) == 3:

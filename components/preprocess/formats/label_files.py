@@ -35,6 +35,7 @@ from components.preprocess.formats.labels import Label, LabelChoice
 
 log = logging.getLogger(__name__)
 
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 LARGEST_FILE, _LARGEST_OF_SAMPLE = 64 << 20, 1 << 20  # bytes; they are read at once
 # Columns by name, the first that occurs.
 _PATHS = ("file", "file_name", "filename", "image_name", "image_id", "image", "img", "path", "id", "name")
@@ -198,9 +199,7 @@ def _stem(path: str) -> str:
 
 def _decoded(where: str, content: bytes) -> str:
     try:
-        return content.decode(
-            "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
-        )
+        return content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeDecodeError as error:
         at = f"{error.reason} at byte {error.start:,}"
         raise DataError(f"{where} is not UTF-8: {at}; save it as CSV UTF-8, as spreadsheets call it") from None
@@ -285,9 +284,8 @@ def _rows_of_json(name: str, text: str) -> tuple[list[str], list[tuple[str, dict
         value = _parse_json(name, text)
         if isinstance(value, dict):
             value = [{"file": path, "label": label} for path, label in value.items()]
-        rows = [
-            (f"{name}, entry {number}", row) for number, row in enumerate(value if isinstance(value, list) else [value])
-        ]
+        entries = value if isinstance(value, list) else [value]
+        rows = [(f"{name}, entry {number}", row) for number, row in enumerate(entries)]
     for where, row in rows:
         if not isinstance(row, dict):
             raise DataError(f"{where} is {reprlib.repr(row)}, expected an object")

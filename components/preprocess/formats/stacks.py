@@ -109,9 +109,7 @@ def open_unpacked(file: SourceFile) -> Iterator[BinaryIO]:
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise
             reason = " ".join(printable(str(error) or type(error).__name__).split())[:_LONGEST_REASON]
-            raise DataError(
-                f"{file.name} is damaged, or not what its name says: {reason}; copy or write it again"
-            ) from None
+            raise DataError(f"{file.name} is damaged, or not what its name says: {reason}; write it again") from None
 
 
 def is_emnist(stack: Stack) -> bool:

@@ -102,9 +102,7 @@ def read(part: Part) -> Iterator[Original]:
         label = part.numbers.get(str(stored_label), NO_LABEL)
         yield Original(f"{part.name}[{number - 1}]", part.split, label, content)
     if number != part.count:
-        raise DataError(
-            f"{part.name} had {part.count:,} images and has {number:,} now; the source changed while it was read"
-        )
+        raise DataError(f"{part.name} had {part.count:,} images, now {number:,}; the source changed while it was read")
 
 
 def _survey_stacks(location: str, kind: str, files: list[SourceFile], choice: LabelChoice) -> Survey:

@@ -107,7 +107,7 @@ def test_nothing_goes_while_a_run_of_another_machine_may_need_it(tmp_path: Path)
     root = Location.of("gs://b/runs")
     run(root, 1, tmp_path / "1")
     buckets.delete((root / "records/wgan-gp-0001").files()["record.json"])
-    with pytest.raises(TransientError, match=r"^run wgan-gp-0001 .* remove gs://b/runs/records/wgan-gp-0001 "):
+    with pytest.raises(TransientError, match=r"^run wgan-gp-0001 .* remove gs://b/runs/records/wgan-gp-0001$"):
         garbage.unneeded(root, 3)
     (root.own / history.FOLDER / "0001").mkdir(parents=True)  # it was killed here
     assert garbage.unneeded(root, 3) == []

@@ -243,5 +243,5 @@ def test_the_folder_of_results_in_a_bucket_is_no_part_of_the_source(photos: Serv
         assert contents.fingerprint == before
     for root in ("gs://photos/pets/run", "gs://photos", "gs://other/pets/runs", "/pets/runs"):
         assert source_listing.contents("gs://photos/pets", root=root).fingerprint != before
-    with pytest.raises(ConfigError, match="give another root"):
+    with pytest.raises(ConfigError, match="give another, such as"):
         source_listing.contents("gs://photos/pets", root="gs://photos/pets")
