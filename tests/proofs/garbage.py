@@ -57,7 +57,7 @@ def references(
     for count, draw in cells:
         random = np.random.default_rng([SEED, count, draw])
         drawn, rows = (random.permutation(len(seen))[:count] for seen in (train, real))
-        sets = train, drawn, real.rows(rows), noisy.rows(np.arange(count))
+        sets = train, drawn, small_data.rows_of(real, rows), small_data.rows_of(noisy, np.arange(count))
         asked = labels[rows] if pictures.classes > 1 else None
         measured[count, draw] = small_data.make_reference(embedding, *sets, draw, asked)
     return measured
@@ -88,7 +88,7 @@ def run(
         for count, draw in wanted:
             order = np.random.default_rng([SEED, count, draw]).permutation(len(requested))
             asked = requested[order] if pictures.classes > 1 else None
-            verdict = small_data.verdict_on(measured[count, draw], planted.rows(order), asked)
+            verdict = small_data.verdict_on(measured[count, draw], small_data.rows_of(planted, order), asked)
             row = {"kind": kind.name, "strength": strength, "images": count, "draw": draw, "verdict": verdict.verdict}
             with (root / "results.jsonl").open("a") as file:
                 print(json.dumps({**row, "broken": small_data.broken_rules(verdict)}), file=file)

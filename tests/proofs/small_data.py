@@ -49,6 +49,11 @@ Pools = dict[str, Seen]
 Draw = Callable[[Pools, np.ndarray, np.ndarray, np.random.Generator], Seen]
 
 
+def rows_of(seen: Seen, chosen: np.ndarray) -> Seen:
+    """Return some of the images of a set, by their indices [m]."""
+    return Seen(*({name: array[chosen] for name, array in part.items()} for part in (seen.features, seen.images)))
+
+
 def images_of_pools(pictures: Pictures) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the name and the images of each pool, uint8 [n, height, width, channels].
 
@@ -68,23 +73,23 @@ def images_of_pools(pictures: Pictures) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def all_of(pool: str, count: int = SAMPLES) -> Draw:
-    return lambda pools, labels, free, random: pools[pool].rows(random.permutation(len(pools[pool]))[:count])
+    return lambda pools, labels, free, random: rows_of(pools[pool], random.permutation(len(pools[pool]))[:count])
 
 
 def free_of(pool: str, count: int = SAMPLES) -> Draw:
     """Draw the images of a pool that are not test images."""
-    return lambda pools, labels, free, random: pools[pool].rows(free[:count])
+    return lambda pools, labels, free, random: rows_of(pools[pool], free[:count])
 
 
 def _one_class_missing(pools: Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
-    return pools["real"].rows(free[sets.rows_without_classes(labels[free], 0.0, random)][:SAMPLES])
+    return rows_of(pools["real"], free[sets.rows_without_classes(labels[free], 0.0, random)][:SAMPLES])
 
 
 GARBAGE: dict[str, Draw] = {
     "noise": all_of("noise"),
     "blurred means": all_of("blurred means"),
-    "one image repeated": lambda pools, labels, free, random: pools["repeated"].rows(
-        SAMPLES * random.integers(_REPEATED) + random.permutation(SAMPLES)
+    "one image repeated": lambda pools, labels, free, random: rows_of(
+        pools["repeated"], SAMPLES * random.integers(_REPEATED) + random.permutation(SAMPLES)
     ),
     "one class missing": _one_class_missing,
     "training images shifted by a pixel": all_of("shifted"),
@@ -110,9 +115,9 @@ def verdicts(
     order = random.permutation(len(labels))
     test, free = order[:count], order[count:]
     drawn = random.permutation(len(pools["train"]))[:count]
-    noise = pools["noise"].rows(np.arange(count))
+    noise = rows_of(pools["noise"], np.arange(count))
     reference = make_reference(
-        embedding, pools["train"], drawn, pools["real"].rows(test), noise, seed[-1], labels[test]
+        embedding, pools["train"], drawn, rows_of(pools["real"], test), noise, seed[-1], labels[test]
     )
     results = {}
     for index, (name, draw) in enumerate(generators.items()):
@@ -138,7 +143,7 @@ def make_reference(
     others = np.delete(np.arange(len(train)), drawn)
     first = next(iter(train.features.values()))
     searched = np.concatenate([drawn, others])
-    return scores.Reference(embedding, train.rows(drawn), first[others], searched, test, noise, seed, labels)
+    return scores.Reference(embedding, rows_of(train, drawn), first[others], searched, test, noise, seed, labels)
 
 
 def verdict_on(reference: scores.Reference, seen: Seen, labels: np.ndarray | None = None) -> Verdict:

@@ -65,7 +65,6 @@ _NEXT_STEPS = {  # for files that are not read, by their names
     r"\.(mdb|pkl|pickle|pt|pth|h5|hdf5|bin|ndjson)$": "save images as PNG files or arrays as NPZ first",
     r"\.arrow$": "save the table as Parquet, by `to_parquet` of `datasets`",
 }
-_IMAGE_STARTS = (b"\x89PNG", b"\xff\xd8\xff", b"RIFF")  # of PNG, JPEG and WebP files
 _WILDCARD = re.compile(r"[*?\[]")
 _NAMES_SHOWN = 5
 _SECONDS_BETWEEN_LINES = 5
@@ -185,11 +184,10 @@ def list_source(source: str, root: str = "", label_file: str = "") -> Listing:
         remedy = next_steps(names) or ("; give the folder that holds the file" if is_file else "")
         for file in itertools.islice(catalog.files(_OTHERS), 1 if not remedy else 0):
             with open_file(file) as opened:
-                if opened.read(4).startswith(_IMAGE_STARTS):
+                if opened.read(4).startswith((b"\x89PNG", b"\xff\xd8\xff", b"RIFF")):
                     remedy = f"; {file.name} is a picture: give such files an ending, .png, .jpg or .webp"
-        kinds = ", ".join(kind.plural for kind in _KINDS)
-        read = f"{kinds}, `{DIGITS}` and `{FASHION_MNIST}`"
-        raise DataError(f"source {source} holds only {first_names(names)}{remedy} (read are {read})")
+        kinds = ", ".join([*(kind.plural for kind in _KINDS), DIGITS, FASHION_MNIST])
+        raise DataError(f"source {source} holds only {first_names(names)}{remedy} (read are {kinds})")
     is_flat = _KINDS[number].name == IDX or (len(pattern) == 1 and pattern != ["**"])  # results are in folders
     if left_out.is_source and not is_flat:
         raise ConfigError(f"root {root} is the folder of source {source} itself; give another, such as {root}/runs")

@@ -58,11 +58,6 @@ class Seen:
     def finite(self) -> bool:
         return all(np.isfinite(array).all() for array in (*self.features.values(), *self.images.values()))
 
-    def rows(self, chosen: np.ndarray) -> "Seen":
-        """Return some of the images, by their indices [m]."""
-        parts = ({name: array[chosen] for name, array in arrays.items()} for arrays in (self.features, self.images))
-        return Seen(*parts)
-
 
 @dataclasses.dataclass(frozen=True)
 class Recognized:

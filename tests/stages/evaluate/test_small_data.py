@@ -51,7 +51,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
 
 def _class_missing(pools: small_data.Pools, labels: np.ndarray, free: np.ndarray, random: np.random.Generator) -> Seen:
     kept = free[labels[free] != 1]
-    return pools["real"].rows(kept[:SAMPLES])
+    return small_data.rows_of(pools["real"], kept[:SAMPLES])
 
 
 GARBAGE: dict[str, small_data.Draw] = {

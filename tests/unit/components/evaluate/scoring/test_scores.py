@@ -211,7 +211,7 @@ def test_bins_find_what_lies_together_and_what_is_missing() -> None:
     for at in (0, 50, 100):
         assert len(set(members[at : at + 50])) == 1
     np.testing.assert_allclose(bins.shares(members), 1 / 3)
-    shares = bins.shares(bins.of(seen_images.rows(np.arange(100))))
+    shares = bins.shares(bins.of(scores.Seen({"first": real[:100]}, {})))
     assert shares[members[-1]] == 0
     assert scores.fit_bins(real, seed=0).of(seen_images).tolist() == members.tolist()
 
