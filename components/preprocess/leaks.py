@@ -173,8 +173,7 @@ def _near(reference: ReferenceSet, training_shard: np.ndarray, start: int) -> tu
     rows, columns = np.divmod(np.flatnonzero(close), max(1, close.shape[1]))
     held_out, training = reference.thumbnails[columns].astype(np.int64), thumbnails[rows].astype(np.int64)
     spread, flattest = _spread(held_out - training), np.minimum(_spread(held_out), _spread(training))
-    limit = (_FIELDS * _MOST_LEVELS * _FINENESS) ** 2
-    near = (spread <= limit) & (_LEAST_SHARE**2 * spread < flattest)
+    near = (spread <= (_FIELDS * _MOST_LEVELS * _FINENESS) ** 2) & (_LEAST_SHARE**2 * spread < flattest)
     return reference.numbers[columns[near]], start + rows[near]
 
 

@@ -155,6 +155,5 @@ def _members_in(dataset: Path, made_by: bytes, shards: list[str]) -> Iterator[tu
             log.info("skipped %s: its images were decoded differently", dataset)
             return
         shards.append(str(dataset / shard.file))
-        members = np.frombuffer(content, _MEMBER, offset=len(made_by))
-        for record, (image, sha256) in enumerate(members.tolist()):
+        for record, (image, sha256) in enumerate(np.frombuffer(content, _MEMBER, offset=len(made_by)).tolist()):
             yield image, sha256, record, len(shards) - 1

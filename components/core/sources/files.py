@@ -80,8 +80,7 @@ def contents_of(files: Sequence[SourceFile], at_most: int) -> Iterator[bytes]:
         with open_file(file, buffering=0) as opened_file:  # a buffer takes as long as a small file itself
             return opened_file.read(min(file.bytes + 1, at_most))
 
-    is_remote = files and files[0].in_bucket
-    return concurrent.transfers(downloaded, files) if is_remote else map(opened, files)
+    return concurrent.transfers(downloaded, files) if files and files[0].in_bucket else map(opened, files)
 
 
 def sha256_of(file: SourceFile) -> str:
