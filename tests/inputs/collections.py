@@ -507,6 +507,10 @@ COLLECTIONS: dict[str, Collection] = {
         (),
         said="names of images begin with cat, dog, which are no classes; put images into folders of these names",
     ),
+    "numbers beside words": Collection(
+        lambda: {**images("{number}.jpg", 6, form="JPEG"), "bad_a.jpg": image(0, 8), "bad_b.jpg": image(0, 9)}, ()
+    ),
+    "photos of two cameras": Collection(lambda: images("{name}_{number}.png", classes=("DSC", "IMG")), ()),
     "thumbnails": Collection(
         lambda: images("{name}/{number}.png") | images("{name}/thumbnails/{number}.png"),
         said="left out 8 images that are masks, previews or the like",

@@ -158,9 +158,10 @@ def warn_of_doubts(classes: list[str], layout: Layout) -> None:
 def warn_of_words(names: Iterable[str]) -> None:
     """Warn if names of images without classes begin with few words, such as `cat.1.jpg`: these may be classes."""
     words = Counter(re.sub(r"[\W\d_]+$", "", without_ending(name.rpartition("/")[2])) for name in names)
-    if 1 < len(words.keys() - {""}) <= words.total() / _IMAGES_PER_WORD:
+    cameras = {"", *filter(str.isupper, words)}  # such as IMG_0001
+    if cameras.isdisjoint(words) and 1 < len(words) <= words.total() / _IMAGES_PER_WORD:
         message = "names of images begin with %s, which are no classes; put images into folders of these names, or "
-        log.warning(message + "name a table by --label-file", first_names(sorted(words.keys() - {""})))
+        log.warning(message + "name a table by --label-file", first_names(sorted(words)))
 
 
 def set_of(path: str) -> str:
