@@ -53,6 +53,7 @@ class Outcome:
     quarantined: list[Quarantined] = dataclasses.field(default_factory=list)  # the first by name, see `_Writer`
     quarantined_count: int = 0
     cropped_count: int = 0  # images of which much was cropped
+    brightest_of_16: int = -1  # pixel of the images of 16 bits
     reused: dict[str, int] = dataclasses.field(default_factory=dict)  # images, by shard of an earlier dataset
     damaged: dict[str, int] = dataclasses.field(default_factory=dict)  # those that could not be reused
 
@@ -90,6 +91,10 @@ def make(files: AttemptFiles, chunk: str, plan: Plan, decoders: int) -> list[tup
                 else:
                     examples.append((key, image.pixels, hashlib.sha256(image.pixels).digest()))
                     writer.outcome.cropped_count += image.is_cropped
+                    content = original.content
+                    # Of a PNG file the byte after the sides says the depth.
+                    if len(content) > stored.size if stored else content.startswith(b"\x89PNG") and content[24] == 16:
+                        writer.outcome.brightest_of_16 = max(writer.outcome.brightest_of_16, max(image.pixels))
             writer.add(examples)
     writer.write_run()
     files.leave(index, writer.outcome)

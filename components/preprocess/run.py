@@ -133,13 +133,15 @@ def _describe(
         splits[name] = Split(records, counts, [facts.shard for facts in shards])
     if sum(split.records for split in splits.values()) + quarantined["count"] != images:
         raise AssertionError(f"{splits} and {quarantined['count']} quarantined came of {surveyed.counts}")
-    brightest = max(facts.brightest for facts in built.shards)
+    brightest, depth = max(facts.brightest for facts in built.shards), "all"
+    if 0 <= built.outcome.brightest_of_16 < brightest:
+        brightest, depth = built.outcome.brightest_of_16, "16-bit"
     if brightest <= _DARK:
         # The least value that becomes so bright, of 8 or 16 bits; for 16, the largest of as many bits.
         whites = (min(config.white_level or most, most) for most in (255, 65535))
         least, of_16 = (max(1, (2 * brightest - 1) * white // 510 + 1) for white in whites)
-        message = "the brightest pixel of all images is %d of 255; if it is white, set white_level to %d (16 bits: %d)"
-        log.warning(message, brightest, least, (1 << of_16.bit_length()) - 1)
+        message = "the brightest pixel of %s images is %d of 255; if it is white, set white_level to %d (16 bits: %d)"
+        log.warning(message, depth, brightest, least, (1 << of_16.bit_length()) - 1)
     _require_images(splits, surveyed.classes)
     decoding = _reused_and_cropped(built.outcome, images, bool(plan.decoding and config.previous_datasets))
     files = {name: file.sha256 for shard in built.shards for name, file in shard.files.items()}

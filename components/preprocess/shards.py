@@ -131,6 +131,7 @@ def gather(files: AttemptFiles, chunk_count: int) -> BuildResult:
         reused.update(outcome.reused)
         damaged.update(outcome.damaged)
         total.cropped_count += outcome.cropped_count
+        total.brightest_of_16 = max(total.brightest_of_16, outcome.brightest_of_16)
         total.quarantined_count += outcome.quarantined_count
         total.quarantined = sorted(total.quarantined + outcome.quarantined)[: rows.MOST_QUARANTINED + 1]
     total.reused, total.damaged = +reused, +damaged  # without zeros

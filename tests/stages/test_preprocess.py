@@ -135,6 +135,25 @@ def test_one_set_of_image_files_in_every_packing_makes_the_same_shards(tmp_path:
         assert manifest.classes == (["0", "1"] if name == "records" else ["cats", "dogs"])
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_dark_images_of_16_bits_are_noticed_beside_bright_ones_of_8(
+    packed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, random = tmp_path / "mixed", np.random.default_rng(0)
+    source.mkdir()
+    dark, bright = random.integers(0, 4096, (20, 6, 6), np.uint16), random.integers(0, 256, (20, 6, 6), np.uint8)
+    if packed:
+        np.savez(source / "x.npz", x_train=bright, x_test=dark)
+    else:
+        for number, image in enumerate([*dark, *bright]):
+            Image.fromarray(image).save(source / f"{number}.png")
+    made(source, tmp_path / "datasets", height=6, width=6, color="gray")
+    assert "the brightest pixel of 16-bit images is 16 of 255" in caplog.text
+    caplog.clear()
+    made(source, tmp_path / "datasets", height=6, width=6, color="gray", white_level=4095)
+    assert "of 255" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("kind", "white", "brightest", "proposed"),
     [("u1", 1, 1, (1, 255)), ("<u2", 4095, 16, (16, 4095)), ("png", 4095, 16, (16, 4095)), ("<u2", 1, 0, (1, 1))],

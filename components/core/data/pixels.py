@@ -140,8 +140,7 @@ def _to_8_bit(content: bytes, kind: str, channels: int, white_level: int, transp
 
     values, most = np.frombuffer(content, kind).reshape(-1, channels), np.iinfo(kind).max
     if transparent is not None:
-        opaque = (values != transparent).any(axis=1, keepdims=True)
-        values = np.hstack([values, most * opaque.astype(kind)])
+        values = np.hstack([values, most * (values != transparent).any(axis=1, keepdims=True).astype(kind)])
     level, channels = min(white_level or most, most), values.shape[1]
     white = np.array((channels - 1) * [level] + [most], np.uint32) if channels in (2, 4) else np.uint32(level)
     return bytes(((np.minimum(values, white) * 255 + white // 2) // white).astype(np.uint8))

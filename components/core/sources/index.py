@@ -40,8 +40,7 @@ class SourceIndex:
 
     def __init__(self, folder: str, source: str) -> None:
         self._source = str(Path(source).resolve())
-        name = hashlib.sha256(os.fsencode(self._source)).hexdigest()[:16]
-        self._file = Location.of(folder) / f"{name}.index"
+        self._file = Location.of(folder) / f"{hashlib.sha256(os.fsencode(self._source)).hexdigest()[:16]}.index"
         self._began = 0  # by the clock of the file system, in nanoseconds; 0 if it is not writable
         try:
             self._file.path.parent.mkdir(parents=True, exist_ok=True)

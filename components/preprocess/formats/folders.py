@@ -29,7 +29,6 @@ _MASKS = re.compile(rf"(?!normal$){_COMPANION_WORD}", re.IGNORECASE)  # a folder
 _COMPANION = re.compile(rf"(.+)[._ -]{_COMPANION_WORD}([_ ]?\d+)?", re.IGNORECASE)
 _NUMBER = re.compile(r"\d*|[0-9a-f]{8,}|(?=.*\d)[0-9a-f]{4,}|[A-Za-z]")  # of a shard: digits, parts of hashes, a letter
 _PART = re.compile(r".*(part|batch|shard|chunk)s?[ ._-]*\d+", re.IGNORECASE)
-_IMAGES_PER_WORD = 4  # at least, if words are classes
 _SHARD, _SHARD_SIZES = re.compile(r"\d{4,}"), (1000, 10_000)  # as StyleGAN, FFHQ and img2dataset write them
 
 
@@ -146,8 +145,7 @@ def warn_of_doubts(classes: list[str], layout: Layout) -> None:
     if masks := [name for name in classes if _MASKS.fullmatch(name)]:
         log.warning("%s is a class; if its images belong to others, leave it out by a glob", first_names(masks))
     if all(map(_PART.fullmatch, classes)):
-        message = "%s count as classes; if they are parts of one set, pass --labels-from none"
-        log.warning(message, first_names(classes))
+        log.warning("%s count as classes; if they are parts of one set, pass --labels-from none", first_names(classes))
     deeper = {(place.class_name, folder.rpartition("/")[2]) for folder, place in layout.places.items()}
     times = Counter(name for _, name in deeper if not _holds_pictures(name))
     if len(repeated := sorted(name for name, count in times.items() if count > 1)) > 1:
@@ -159,7 +157,7 @@ def warn_of_words(names: Iterable[str]) -> None:
     """Warn if names of images without classes begin with few words, such as `cat.1.jpg`: these may be classes."""
     words = Counter(re.sub(r"[\W\d_]+$", "", without_ending(name.rpartition("/")[2])) for name in names)
     cameras = {"", *filter(str.isupper, words)}  # such as IMG_0001
-    if cameras.isdisjoint(words) and 1 < len(words) <= words.total() / _IMAGES_PER_WORD:
+    if cameras.isdisjoint(words) and 1 < len(words) <= words.total() / 4:
         message = "names of images begin with %s, which are no classes; put images into folders of these names, or "
         log.warning(message + "name a table by --label-file", first_names(sorted(words)))
 

@@ -67,7 +67,7 @@ class Table(NamedTuple):
         """
         if not self.rows:
             return dict.fromkeys(paths, Row(None, None))
-        for key in (str, _with_slashes, lambda path: path.removeprefix(passed_over), _base_name, _stem):
+        for key in (str, lambda path: path.removeprefix(passed_over), _base_name, _stem):
             rows = {key(path): row for path, row in self.rows.items()}
             keys = [key(path) for path in paths]
             if any(path in rows for path in keys):
@@ -184,10 +184,6 @@ def _sample(name: str) -> str:
     return f"{folder}{slash}{base.partition('.')[0]}"
 
 
-def _with_slashes(path: str) -> str:  # as Windows does not write it
-    return path.replace("\\", "/")
-
-
 def _base_name(path: str) -> str:
     return path.rpartition("/")[2]
 
@@ -209,7 +205,7 @@ def _add(table: Table, lines: Iterable[_Line], folder: str) -> None:
     for where, path, label, split in lines:
         if not isinstance(path, str):
             raise DataError(f"{where} has {reprlib.repr(path)}, expected the path of an image and its label")
-        path = folder + printable(path.strip().removeprefix("./"))
+        path = folder + printable(path.strip().replace("\\", "/").removeprefix("./"))
         if path in table.rows:
             raise DataError(f"{where} has {path} for the second time; keep one of the two")
         table.rows[path] = Row(labels.label_of(where, label), split)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from components.core.data import pixels
 from components.core.errors import DataError
 from components.core.sources.files import SourceFile, printable
+from components.core.sources.source_listing import first_names
 from components.preprocess.formats import labels, stacks
 from components.preprocess.formats.labels import Label, LabelChoice
 from components.preprocess.formats.stacks import Example, Stack
@@ -32,7 +33,6 @@ _IMAGE_NAMES = ("image", "img")
 _IMAGE_TYPE = re.compile(r"^(struct<(.*, )?bytes: )?(large_)?binary\b")  # of columns, as pyarrow writes it
 _IMAGES_AT_ONCE = 4  # each may be large, and values of a dictionary are repeated in memory
 _LABELS_AT_ONCE = 1 << 16
-_NAMES_SHOWN = 8
 
 
 def list_stacks(files: Collection[SourceFile], choice: LabelChoice) -> Iterator[Stack]:
@@ -87,7 +87,7 @@ def _with_columns(stack: Stack, schema: "Schema", choice: LabelChoice, quiet: bo
     images = [name for name in images if types[name] == "Image"] or images
     image = images[0] if len(images) == 1 else next((name for name in _IMAGE_NAMES if name in images), "")
     if not image:
-        names = ", ".join([printable(f"{name} ({kind})") for name, kind in fields.items()][:_NAMES_SHOWN])
+        names = first_names([printable(f"{name} ({kind})") for name, kind in fields.items()])
         raise DataError(
             f"{stack.name} has no single column of image files: {names or 'no columns'}; expected bytes of PNG, JPEG "
             f"or WebP files in a column {_IMAGE_NAMES[0]}, or a struct with bytes; save lists of pixels as an NPZ file"
