@@ -91,10 +91,9 @@ def make(files: AttemptFiles, chunk: str, plan: Plan, decoders: int) -> list[tup
                 else:
                     examples.append((key, image.pixels, hashlib.sha256(image.pixels).digest()))
                     writer.outcome.cropped_count += image.is_cropped
-                    content = original.content
-                    # Of a PNG file the byte after the sides says the depth.
-                    if len(content) > stored.size if stored else content.startswith(b"\x89PNG") and content[24] == 16:
-                        writer.outcome.brightest_of_16 = max(writer.outcome.brightest_of_16, max(image.pixels))
+                    if pixels.has_16_bits(original.content, stored):
+                        colors = np.frombuffer(image.pixels, np.uint8).reshape(-1, shape.channels)[:, :3]
+                        writer.outcome.brightest_of_16 = max(writer.outcome.brightest_of_16, int(colors.max()))
             writer.add(examples)
     writer.write_run()
     files.leave(index, writer.outcome)

@@ -89,10 +89,15 @@ def is_image_file(content: bytes) -> bool:
     return content.startswith((_PNG, _JPEG)) or _is_webp(content)
 
 
+def has_16_bits(content: bytes, stored: ImageShape | None) -> bool:
+    """Return whether pixels of a shape, or without one those of a PNG file, have 16 bits for each channel."""
+    return len(content) > stored.size if stored else content.startswith(_PNG) and content[24] == 16  # after the sides
+
+
 def from_pixels(content: bytes, stored: ImageShape, shape: ImageShape, resize: str, colors: Colors) -> bytes:
     """Convert pixels of one shape, uint8 or little-endian uint16 row by row, to another shape, as `from_file` does."""
     background, white_level = colors
-    if white_level or len(content) > stored.size:
+    if white_level or has_16_bits(content, stored):
         content = _to_8_bit(content, f"<u{len(content) // stored.size}", stored.channels, white_level)
     if stored == shape and stored.channels < 4:
         return content
