@@ -117,12 +117,14 @@ def is_emnist(stack: Stack) -> bool:
     return bool(_EMNIST.search(stack.files[0].name.lower()))
 
 
-def upright(images: Iterable[bytes], stack: Stack) -> Iterator[bytes]:
-    """Turn the images of EMNIST, which are square; leave others as they are."""
-    is_turned = is_emnist(stack)
-    for image in images:
-        side = math.isqrt(len(image))
-        yield b"".join(image[column::side] for column in range(side)) if is_turned else image
+def upright(images: Iterable[bytes], stack: Stack) -> Iterable[bytes]:
+    """Turn the images of EMNIST, which are square; return others as they are."""
+    return map(_transposed, images) if is_emnist(stack) else images
+
+
+def _transposed(image: bytes) -> bytes:
+    side = math.isqrt(len(image))
+    return b"".join(image[column::side] for column in range(side))
 
 
 def read_items(name: str, opened: IO[bytes], count: int, size: int, noun: str = "images") -> Iterator[bytes]:
