@@ -53,9 +53,7 @@ FASHION_MNIST_MD5 = {
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
 _IMAGE_NAME = r"\.(png|jpe?g|jfif|webp)$"
-_IDX_NAME = (
-    r"^(?!.*\.(png|jpe?g|jfif|webp)$)(.*/)?[^/]*((images|labels)[^/]*(idx|ubyte)|(idx|ubyte)[^/]*(images|labels))[^/]*$"
-)
+_IDX_NAME = rf"^(?!.*{_IMAGE_NAME})(.*/)?[^/]*((images|labels)[^/]*(idx|ubyte)|(idx|ubyte)[^/]*(images|labels))[^/]*$"
 _ARCHIVE_NAME = r"\.(zip|tar|tar\.gz|tgz|tar\.bz2|tbz2)$"
 _CIFAR_NAME = r"(^|/)((data|test)_batch(_\d)?|batches\.meta)$|(^|/)cifar[^/]*/(train|test|meta)$"
 _MAY_HAVE_LABELS = r"\.(csv|tsv|jsonl|mat)$|(label|class|attr|annot|target)[^/]*\.(txt|json)$"
@@ -182,10 +180,11 @@ def list_source(source: str, root: str = "", label_file: str = "") -> Listing:
         if not len(names):
             raise DataError(f"source {source} does not exist or holds nothing")
         remedy = next_steps(names) or ("; give the folder that holds the file" if is_file else "")
-        for file in itertools.islice(catalog.files(_OTHERS), 1 if not remedy else 0):
-            with open_file(file) as opened:
+        first = next(iter(catalog.files(_OTHERS)), None)
+        if first and not remedy and first.bytes <= LARGEST_IMAGE_FILE:
+            with open_file(first) as opened:
                 if opened.read(4).startswith((b"\x89PNG", b"\xff\xd8\xff", b"RIFF")):
-                    remedy = f"; {file.name} is a picture: give such files an ending, .png, .jpg or .webp"
+                    remedy = f"; {first.name} is a picture: give such files an ending, .png, .jpg or .webp"
         kinds = ", ".join([*(kind.plural for kind in _KINDS), DIGITS, FASHION_MNIST])
         raise DataError(f"source {source} holds only {first_names(names)}{remedy} (read are {kinds})")
     is_flat = _KINDS[number].name == IDX or (len(pattern) == 1 and pattern != ["**"])  # results are in folders
