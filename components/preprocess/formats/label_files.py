@@ -162,9 +162,8 @@ def sample_labels(
     if fields and not any(label is not None for label in label_of_sample.values()):
         labels.choose(file.name, [*fields], choice)  # says which may have labels
     if repeated := [key for key, count in samples.items() if count > 1 and key in label_of_sample]:
-        log.warning(
-            "%d samples of %s have several images, which all count: %s", len(repeated), file.name, first_names(repeated)
-        )
+        shown = first_names(repeated)
+        log.warning("%d samples of %s have several images, which all count: %s", len(repeated), file.name, shown)
     label_of = {image.name: label_of_sample.get(key_of(image.name)) for image in images}
     return {name: label for name, label in label_of.items() if label is not None}
 
@@ -197,8 +196,7 @@ def _decoded(where: str, content: bytes) -> str:
     try:
         return content.decode("utf-16" if content.startswith(_UTF_16) else "utf-8-sig")
     except UnicodeDecodeError as error:
-        at = f"{error.reason} at byte {error.start:,}"
-        raise DataError(f"{where} is not UTF-8: {at}; save it as CSV UTF-8, as spreadsheets call it") from None
+        raise DataError(f"{where} is not UTF-8: {error.reason} at byte {error.start:,}; save it as CSV UTF-8") from None
 
 
 def _add(table: Table, lines: Iterable[_Line], folder: str) -> None:
@@ -225,8 +223,8 @@ def _lines(where: str, name: str, text: str, choice: LabelChoice) -> list[_Line]
     if columns[:1] == ["1"]:  # there is no header
         split = next((column for column in columns if all(is_split(row[column]) for _, row in rows)), "")
     others = [column for column in columns if column not in (path, split)]
-    values = {str(row.get(column)) for column in others for _, row in rows}
-    if is_meant and len(others) > 1 and values <= {*_FALSE, *_TRUE} and not labels.field_of(others, choice.column):
+    may_be_classes = is_meant and len(others) > 1 and not labels.field_of(others, choice.column)
+    if may_be_classes and all(str(row.get(column)) in (*_FALSE, *_TRUE) for _, row in rows for column in others):
         return [(at, row.get(path), _only_true(at, row, others), _split(at, row.get(split), split)) for at, row in rows]
     label = labels.choose(where, others, choice, others[0] if is_meant and len(others) == 1 else "")
     if not label and is_meant:
