@@ -33,7 +33,7 @@ def _sentences(node: ast.AST) -> Iterator[str]:
     """
     for child in ast.iter_child_nodes(node):
         match child:
-            case ast.Expr(value=ast.Constant()) | ast.Call(func=ast.Name(id="Setting" | "Unkeyed")):
+            case ast.Expr(value=ast.Constant()) | ast.Call(func=ast.Name(id="Setting" | "Unkeyed" | "InputDigest")):
                 continue
         text = _text(child) if isinstance(child, ast.expr) else None
         if text is None:

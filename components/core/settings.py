@@ -32,6 +32,7 @@ class Setting:
 
 
 Unkeyed = functools.partial(Setting, in_key=False)  # changes no result
+InputDigest = functools.partial(Setting, digest=True)
 
 
 @dataclasses.dataclass(frozen=True)

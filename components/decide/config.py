@@ -17,8 +17,7 @@ class DecideConfig(Config):
     results: Results = ""
     settings: Annotated[str, Setting("Pipeline parameters that decide the result, one `name=value` per line.")] = ""
     refresh: Annotated[
-        str,
-        Unkeyed("`yes`: run even if source, settings and code are the champion's.", choices=("no", "yes")),
+        str, Unkeyed("`yes`: run even if source, settings and code are the champion's.", choices=("no", "yes"))
     ] = "no"
     start_from: Annotated[
         str,

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from components.core.settings import Config, Setting, Unkeyed
+from components.core.settings import Config, InputDigest, Setting, Unkeyed
 
 JUDGE = "judge"
-_digest = functools.partial(Setting, digest=True)
 _share = functools.partial(Setting, above=0.0, at_most=1.0)
 _fraction = functools.partial(Setting, at_least=0.0, at_most=1.0)
 
@@ -29,9 +28,9 @@ class EvaluateConfig(Config):
     embedding: Annotated[str, Unkeyed("Folder of the embedding.")]
     evaluation: Annotated[str, Unkeyed("Folder for evaluations; a digest of settings, inputs and code names each.")]
     registry: Annotated[str, Unkeyed("Folder of the registry with the champion to compare with; none when empty.")] = ""
-    checkpoint_digest: Annotated[str, _digest("Expected digest of the checkpoint; any when empty.")] = ""
-    dataset_digest: Annotated[str, _digest("Expected digest of the dataset; any when empty.")] = ""
-    embedding_digest: Annotated[str, _digest("Expected digest of the embedding; any when empty.")] = ""
+    checkpoint_digest: Annotated[str, InputDigest("Expected digest of the checkpoint; any when empty.")] = ""
+    dataset_digest: Annotated[str, InputDigest("Expected digest of the dataset; any when empty.")] = ""
+    embedding_digest: Annotated[str, InputDigest("Expected digest of the embedding; any when empty.")] = ""
     sample_count: Annotated[int, Setting("Number of samples to score.", at_least=100, at_most=1_000_000)] = 10_000
     distance_limit: Annotated[
         float,
@@ -60,7 +59,7 @@ class EvaluateConfig(Config):
             at_least=0.0,
         ),
     ] = 0.1
-    faulty_share_limit: Annotated[float, _share("Largest share as faulty as the worst 1% of test images.")] = 0.035
+    faulty_share_limit: Annotated[float, _share("Share of samples as faulty as the worst 1% of test images.")] = 0.035
     outlier_share_limit: Annotated[
         float, _share("Largest share of samples as far from training images as the furthest 0.05% of test images.")
     ] = 0.012

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from components.core.settings import Config, Setting, Unkeyed
+from components.core.settings import Config, InputDigest, Unkeyed
 
 
 class ExportConfig(Config):
@@ -10,4 +10,4 @@ class ExportConfig(Config):
 
     checkpoint: Annotated[str, Unkeyed("Folder of the checkpoint.")]
     model: Annotated[str, Unkeyed("Folder for models; a digest of settings, inputs and code names each.")]
-    checkpoint_digest: Annotated[str, Setting("Expected digest of the checkpoint; any when empty.", digest=True)] = ""
+    checkpoint_digest: Annotated[str, InputDigest("Expected digest of the checkpoint; any when empty.")] = ""

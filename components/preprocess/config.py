@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated
 
-from components.core.settings import Config, Setting, Unkeyed
+from components.core.settings import Config, InputDigest, Setting, Unkeyed
 from components.core.stage.inputs import LabelFile, Results, Source, SourceIndex
 
 _side = functools.partial(Setting, at_least=0, at_most=1024)
@@ -19,7 +19,7 @@ class PreprocessConfig(Config):
 
     source: Source
     dataset: Annotated[str, Unkeyed("Folder for datasets; a digest of source, settings and code names each.")]
-    source_fingerprint: Annotated[str, Setting("Fingerprint of the source; computed when empty.", digest=True)] = ""
+    source_fingerprint: Annotated[str, InputDigest("Fingerprint of the source; computed when empty.")] = ""
     label_file: LabelFile = ""
     label_column: Annotated[str, Setting("Column, array or feature of labels; empty: one that its name shows.")] = ""
     labels_from: Annotated[
@@ -63,7 +63,7 @@ class PreprocessConfig(Config):
             "2,200 that a certified verdict needs."
         ),
     ] = 0.0
-    bad_images_limit: Annotated[float, Setting("Largest share in quarantine.", at_least=0.0, at_most=1.0)] = 0.01
+    bad_images_limit: Annotated[float, Setting("Largest share that is quarantined.", at_least=0.0, at_most=1.0)] = 0.01
     images_per_shard: Annotated[int, Setting("Approximate number of images per shard.", at_least=1)] = 16384
     seed: Annotated[int, Setting("Seed of the order of images in the shards.", at_least=0)] = 0
     beam_options: Annotated[str, Unkeyed("Beam's pipeline options, such as `--runner=FlinkRunner`.")] = ""

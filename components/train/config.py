@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from components.core.artifacts import checkpoint_manifest, datasets
-from components.core.settings import Config, Setting, Unkeyed, share_problem, values_in_key
+from components.core.settings import Config, InputDigest, Setting, Unkeyed, share_problem, values_in_key
 from components.core.stage.hardware import Accelerator, Replicas, Tpu, exact_problem
 
 Conditioning = tuple[str, list[str]]  # `class`, `cluster` or `none`, and the names of the classes or clusters
@@ -26,7 +26,7 @@ class TrainConfig(Config):
     checkpoints: Annotated[
         str, Unkeyed("Folder for trainings, with samples and logs; a digest of settings, inputs and code names each.")
     ]
-    dataset_digest: Annotated[str, Setting("Expected digest of the dataset; any when empty.", digest=True)] = ""
+    dataset_digest: Annotated[str, InputDigest("Expected digest of the dataset; any when empty.")] = ""
     initial_checkpoint: Annotated[
         str,
         Unkeyed(
@@ -35,7 +35,7 @@ class TrainConfig(Config):
             location=True,
         ),
     ] = ""
-    initial_checkpoint_digest: Annotated[str, Setting("Its expected digest; computed when empty.", digest=True)] = ""
+    initial_checkpoint_digest: Annotated[str, InputDigest("Digest of initial_checkpoint; computed when empty.")] = ""
     steps: Annotated[int, Setting("Number of generator updates.", at_least=1)] = 10_000
     minutes: Annotated[
         float,
